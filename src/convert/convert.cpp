@@ -42,7 +42,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Nothing that is there may depend on bytes that are not on the disk, nor other nodes.
+/// Refuses --no-sync if an existing OUT, or other nodes, would depend on bytes that are not on disk.
 void check_sync(const ConvertOptions& o) {
   if (o.sync == Sync::no && (o.force || o.add || o.part))
     fail(ErrorKind::usage, "--no-sync: only for a new OUT of one run, without {}",
@@ -59,11 +59,11 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
   return tp;
 }
 
-/// A conversion before anything of it is carried out.
+/// A conversion that is prepared but not begun.
 struct Prepared {
   const Backend& backend;
   Plan plan;
-  std::vector<StateFile> state;  // of a sharded state
+  std::vector<StateFile> state;  // empty unless the format is sharded-state
   ManifestOptions manifest;
 };
 
@@ -76,10 +76,10 @@ const Backend& read_layout_of(const ConvertOptions& o) {
   return o.layout_file.empty() ? read_layout_file(o.layout) : read_layout(o.layout_file, o.layout);
 }
 
-/// Throws Error{input} with all problems, those found before too; warnings and notes are said.
+/// Plans the conversion, and prints warnings and notes. Throws Error{input} with all problems, including earlier ones.
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
   const bool is_file = !options.layout.empty();
-  if (is_file && options.format == sharded_state_format)  // read without a loader, which would refuse it
+  if (is_file && options.format == sharded_state_format)  // no loader would refuse it later
     fail(ErrorKind::usage, "--format sharded-state: SGLang's own kernels read it; --layout is for another");
   const Deployment to_engine = {.engine = options.engine,
                                 .release = options.engine_version,
@@ -113,7 +113,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
 
 bool is_of_parts(const ConvertOptions& o) { return o.part || o.merge; }
 
-/// Whether no shard has changed since the manifest of OUT was written, or the checksums of a packed source are OUT's.
+/// Whether no shard has changed since OUT's manifest was written. The checksums of a packed source must be OUT's.
 bool is_unchanged_since(const Input& in, const PackedCheckpoint& out) {
   if (in.known && in.known->fingerprint != out.manifest.fingerprint) return false;
   const int64_t written = state_of(open_read(out.dir + "/" + manifest_name).stat()).mtime_ns;
@@ -121,7 +121,7 @@ bool is_unchanged_since(const Input& in, const PackedCheckpoint& out) {
                      [&](const Shard& s) { return s.state.mtime_ns <= written; });
 }
 
-/// Null for one that cannot be read.
+/// Opens the existing OUT. Returns null if it is unreadable.
 std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, const Folder& out, Problems& damage) try {
   return open_packed(out, options.out, damage);
 } catch (const Error& e) {
@@ -129,14 +129,14 @@ std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, co
   return nullptr;
 }
 
-/// What an OUT that is there is to a run. differs: how it is not what the run writes; empty: the run would not know.
+/// The state of an existing OUT. differs: its difference from what the run would write; empty if unknown.
 struct Earlier {
   bool is_same = false;
   std::string differs;
 };
 
-/// Whether OUT has the set already, wherever it stands there. A single run that is to replace OUT does not ask. To a
-/// part that is to replace OUT the set must be all that OUT has, and the part's share of the source is read for that.
+/// Whether OUT has the set already, at any place in the manifest. Not checked for a single run with --force. For a part
+/// with --force, the set must be the only set of OUT, and the part's share of the source is read and compared.
 Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
   const Folder there = in.place->folder();
   if ((options.force && !options.part) || !has_manifest(there)) return {};
@@ -150,10 +150,11 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   if (set == int(m.sets.size())) return {};
   if (!has_record(m.options.published, in.published))
     return {false, "it does not say that these published hashes were compared"};
-  Problems none;  // the same plan, but for the names of files
+  Problems none;  // the plan with the file names of OUT's set
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
   ManifestOptions made = p.manifest;
-  made.allow_incomplete |= options.allow_incomplete && m.options.allow_incomplete;  // by its contents
+  made.allow_incomplete |=
+      options.allow_incomplete && m.options.allow_incomplete;  // unintended contents are known only after reading
   if (const std::string differs = difference_of_set(plan, made, out, damage); !differs.empty()) return {false, differs};
   if (!is_of_parts(options)) {
     if (!has_same_contents(plan, in.source, in.files, m, options.threads))
@@ -166,11 +167,12 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   return {!options.force || (m.sets.size() == 1 && is_merged(options, p.plan, in, m)), ""};
 }
 
-/// Says so, and what --json prints of it.
+/// Prints that OUT is unchanged, and returns what --json prints.
 Json leave_as_it_is(const ConvertOptions& options, const Plan& plan, const Place& place) {
   if (options.part) return merged_part(options, plan);
-  if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // parts wait for that
-  if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));                // which came late
+  if (options.merge && options.verify)
+    return Json{{"out", options.out}, {"unchanged", true}};                       // verify needs the parts
+  if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));  // parts that came after the merge
   for (const Leftover& l : find_leftovers(place.above, owned_files, place.name))
     if (l.bytes > 0)
       note(fmt::format(
@@ -180,7 +182,8 @@ Json leave_as_it_is(const ConvertOptions& options, const Plan& plan, const Place
   return Json{{"out", options.out}, {"unchanged", true}};
 }
 
-/// What parts can neither replace nor be added to. Of what they are to replace the merge is refused by OutputDir.
+/// Refuses parts if OUT exists and they cannot replace it or be added to it. With --force, OutputDir checks OUT at the
+/// merge.
 void refuse_what_is_in_the_way(const ConvertOptions& o, const Place& place, const std::string& differs) {
   if (!is_of_parts(o) || o.add) return;
   if (!is_taken(place.above, place.name)) return;
@@ -193,7 +196,7 @@ void refuse_what_is_in_the_way(const ConvertOptions& o, const Place& place, cons
            : "choose another place, or give all parts --add, which keeps what is there, or --force, which removes it");
 }
 
-/// Writes all of the partial output.
+/// Writes the whole staging directory.
 void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
                Conversion& conversion) {
   to.begin(p.plan, out);
@@ -210,7 +213,7 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
   throw_if_interrupted();
 }
 
-/// An earlier run wrote all of OUT, and was stopped before it said so.
+/// Completes an earlier run that wrote all of OUT and was stopped before it reported this.
 void finish_earlier(const ConvertOptions& options, const Place& place, Conversion& conversion) {
   const Folder there = place.folder();
   for (const ListedFile& f : read_listed_files(there))
@@ -221,13 +224,13 @@ void finish_earlier(const ConvertOptions& options, const Place& place, Conversio
   conversion.end_hashes();
 }
 
-/// Where OUT is written. output: null for a part, and for a dry run, which has no place either.
+/// The place of OUT. output: null for a part and for a dry run. place: null for a dry run.
 struct Target {
   const Place* place = nullptr;
   OutputDir* output = nullptr;
 };
 
-/// One conversion of a model whose bytes the source gives.
+/// Carries out one conversion of a model. `in` has the source of its bytes.
 Json run(const ConvertOptions& options, OutputDir* output, const Input& in, const Destination& to, Problems& problems) {
   Prepared p = prepare(options, in, to, problems);
   if (options.dry_run) {
@@ -243,7 +246,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p.plan, devices);
-  to.check(p.plan);  // before what an earlier run left goes
+  to.check(p.plan);  // before leftovers of an earlier run are removed
   if (options.part) return convert_part(options, p.plan, in, devices);
   const std::optional<Parts> parts = find_parts(options, p.plan, in);
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
@@ -268,7 +271,8 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   return report(options, in, p.plan, devices, conversion);
 }
 
-/// Nothing that the checkpoint's config promises may be missing, unless that is allowed; OUT says so only if it is.
+/// Checks that no tensor is missing that the checkpoint's config implies, unless missing tensors are allowed. OUT
+/// records missing tensors only if there are any.
 void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& problems) {
   if (!problems.any()) options.is_incomplete = check_complete(ck, options.allow_incomplete, problems);
 }
@@ -290,14 +294,15 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
   return run(options, target.output, in, to, problems);
 }
 
-/// What is read is `out`, whose rows are known from before.
+/// Refuses a --gate-up that differs from that of an existing output.
 void check_gate_up(const ConvertOptions& options, const std::string& out, const ManifestOptions& made) {
   if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
     fail(ErrorKind::usage, "{}: was made {} --gate-up {}", out, made.gate_up.empty() ? "without" : "with",
          made.gate_up);
 }
 
-/// From one packed form to another: the same bytes as from the source, which is not needed.
+/// Converts a packed output to another form. The bytes are the same as from the original checkpoint, which is not
+/// needed.
 Json convert_packed(ConvertOptions options, const Target& target) {
   refuse_published(options);
   if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
@@ -317,8 +322,8 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   return run(options, target.output, in, to, problems);
 }
 
-/// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes. CKPT is opened first: what that takes
-/// for a while is not in memory beside OUT.
+/// Adds a set to OUT. The plan uses OUT's tensor names, like OUT's earlier sets, and CKPT's bytes. CKPT is opened
+/// first, so that memory for its headers is free before OUT is opened.
 Json add_set(ConvertOptions options, const Target& target) {
   Problems problems;
   const bool is_packed = has_manifest(options.checkpoint);
@@ -361,20 +366,20 @@ void settle_names(ConvertOptions& o) {
 Json convert(const ConvertOptions& options) {
   refuse_link(options.out);
   check_sync(options);
-  if (!options.layout.empty())  // an error in these comes first
+  if (!options.layout.empty())  // reports errors in these options first
     read_layout_of(options);
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   if (options.dry_run) return convert_to(options, {});
   const Place place = place_of(options.out);
-  std::optional<MergeClaim> claim;  // on the parts that are there
+  std::optional<MergeClaim> claim;  // claims the existing parts
   if (!options.part) claim.emplace(place, options.out);
   return convert(options, place);
 }
 
 Json convert(const ConvertOptions& options, const Place& place) {
   if (!is_own_source(options, place)) check_apart(options.out, place, options.checkpoint);
-  std::optional<OutputDir> output;  // locked before anything of OUT is read
+  std::optional<OutputDir> output;  // locks OUT before anything in it is read
   if (!options.part) output.emplace(place.again(), options.out, owned_files);
   return convert_to(options, {&place, output ? &*output : nullptr});
 }

@@ -35,7 +35,7 @@ std::string cache_dir() {
 
 std::string shown(const std::string& value) { return value.empty() ? "none" : value; }
 
-/// "it was made with A 1, and B 2 is asked for".
+/// "its A is X, and Y is asked for", or empty if they are equal.
 std::string other_option(std::string_view name, const std::string& was, const std::string& is) {
   return was == is ? "" : fmt::format("its {} is {}, and {} is asked for", name, shown(was), shown(is));
 }
@@ -52,7 +52,7 @@ std::string difference_of_options(const Plan& plan, const ManifestSet& set, cons
   return {};
 }
 
-/// Everything that does not depend on the tensors' contents.
+/// The first difference that does not depend on the tensors' contents.
 std::string difference_of_source(const Plan& plan, const Manifest& m) {
   const Checkpoint& ck = *plan.checkpoint;
   if (m.source.config_text != ck.config_text) return "the checkpoint's config.json differs";
@@ -159,7 +159,7 @@ std::string SourceCache::find() const {
   std::string text;
   try {
     text = read_text(path_, 4096);
-  } catch (const Error&) {  // as good as none
+  } catch (const Error&) {  // treated as missing
     return {};
   }
   const bool whole = text.size() == 66 && text.substr(33, 32) == checksum_of(text.substr(0, 32));
@@ -178,7 +178,7 @@ void SourceCache::put(const std::string& fingerprint) const {
   try {
     write_text(fresh, fingerprint + " " + checksum_of(fingerprint) + "\n");
     fs::rename(fresh, path_, ec);
-  } catch (const Error&) {  // a cache that cannot be written is none
+  } catch (const Error&) {  // ignore: the cache is optional
     fs::remove(fresh, ec);
   }
 }

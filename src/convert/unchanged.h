@@ -1,4 +1,4 @@
-// Whether OUT is what a run would write, without writing it.
+// Decides whether OUT equals the result of a run, without writing it.
 #pragma once
 
 #include "src/packed/manifest.h"
@@ -8,33 +8,33 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// The first difference between OUT's set and the set that the plan makes, in words that follow "but". It compares the
-/// options that decide bytes (so an engine's release only by the layout version that it reads), the form of the source,
-/// the sizes of files, their headers, and small files; not the contents of tensors.
-/// Empty if it finds none. damage: the problems that were found when OUT was opened.
+/// The first difference between OUT's set and the plan's set, as text to follow "but"; empty if there is none. It
+/// compares options that affect bytes, the form of the source, sizes and headers of files, and small files. Of an
+/// engine's release, only the layout version counts. Contents of tensors are not compared. damage: the problems found
+/// when OUT was opened.
 std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
                               Problems& damage);
 
-/// Names what is wrong in an output that was opened but its tensors' bytes: sizes, headers, small files, and a manifest
-/// that is not what its source and sets give.
+/// Reports every difference of an opened output from its written form, except in tensors' bytes: sizes, headers, small
+/// files, and a manifest that does not fit its source and sets.
 void check_as_written(const PackedCheckpoint& out, Problems& damage);
 
-/// Whether the source has the contents that OUT was made from. It is read and hashed, unless a private cache knows
-/// every shard of `files` by device, inode, size, mtime and ctime.
+/// Whether the source has the contents from which OUT was made. Reads and hashes the source, unless a private cache
+/// knows every shard of `files` by device, inode, size, mtime and ctime.
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads);
 
-/// Reads and hashes what the jobs read that are `wanted`, by their number.
+/// Reads and hashes the source ranges of the jobs for which `wanted` is true.
 Checksums read_sums(const Plan& plan, Source& source, int threads, const std::vector<bool>& wanted);
 
-/// Keeps a source's fingerprint in the cache, as far as its files let a later change be seen.
+/// Caches a source's fingerprint, if a later change of its files would be detected.
 class SourceCache {
  public:
-  /// Looks at the shards as they are before they are read. A source without files of its own is not kept.
+  /// Records the state of the shards before they are read. A source without its own files is not cached.
   explicit SourceCache(const Checkpoint& checkpoint);
-  /// Empty where it is not known.
+  /// Empty if unknown.
   std::string find() const;
-  /// After reading: does nothing where a shard changed meanwhile, or so lately that a change in the same tick could
-  /// have been missed. A cache that cannot be written is not an error.
+  /// Called after the read. Does nothing if a shard has changed during the read, or so recently that another change in
+  /// the same clock tick would be missed. Ignores write errors.
   void put(const std::string& fingerprint) const;
 
  private:
