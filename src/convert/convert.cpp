@@ -129,7 +129,7 @@ std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, co
   return nullptr;
 }
 
-/// The state of an existing OUT. differs: its difference from what the run would write; empty if unknown.
+/// The state of an existing OUT. differs: how it differs from the run's result; empty if unknown.
 struct Earlier {
   bool is_same = false;
   std::string differs;
@@ -153,8 +153,7 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   Problems none;  // the plan with the file names of OUT's set
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
   ManifestOptions made = p.manifest;
-  made.allow_incomplete |=
-      options.allow_incomplete && m.options.allow_incomplete;  // unintended contents are known only after reading
+  made.allow_incomplete |= options.allow_incomplete && m.options.allow_incomplete;  // known only after reading
   if (const std::string differs = difference_of_set(plan, made, out, damage); !differs.empty()) return {false, differs};
   if (!is_of_parts(options)) {
     if (!has_same_contents(plan, in.source, in.files, m, options.threads))
@@ -170,9 +169,8 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
 /// Prints that OUT is unchanged, and returns what --json prints.
 Json leave_as_it_is(const ConvertOptions& options, const Plan& plan, const Place& place) {
   if (options.part) return merged_part(options, plan);
-  if (options.merge && options.verify)
-    return Json{{"out", options.out}, {"unchanged", true}};                       // verify needs the parts
-  if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));  // parts that came after the merge
+  if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // needs the parts
+  if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));                // late parts
   for (const Leftover& l : find_leftovers(place.above, owned_files, place.name))
     if (l.bytes > 0)
       note(fmt::format(
