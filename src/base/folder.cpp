@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <climits>
 #include <memory>
 #include <new>
+#include <set>
 
 #include "src/base/error.h"
 
@@ -127,7 +130,7 @@ Folder Folder::make(const std::string& name) const {
   // Another user who may write here could have put another folder of this user in its place, in which others may write.
   if (!made || !made.is_own() || !names_in_folder(made).empty())
     fail(ErrorKind::io, "{}: another user has changed it while it was made", path(name));
-  if ((made.stat().st_mode & 077) != 0) ::fchmod(made.readable().get(), 0700);
+  made.make_private();
   return made;
 }
 
@@ -204,6 +207,21 @@ Fd Folder::readable() const {
   do fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
   return {fd, path()};
+}
+
+void Folder::make_private() const {
+  if ((stat().st_mode & 077) != 0) ::fchmod(readable().get(), 0700);  // fails on file systems without modes
+}
+
+bool Folder::is_private() const {
+  static const std::set<unsigned long> without_modes = {
+      MSDOS_SUPER_MAGIC, 0x2011bab0 /* exfat */, 0x7366746e /* ntfs */,
+      SMB_SUPER_MAGIC,   0xff534d42 /* cifs */,  0xfe534d42 /* smb2 */,
+      V9FS_MAGIC,        FUSE_SUPER_MAGIC};
+  const mode_t mode = stat().st_mode;
+  struct statfs s;
+  const bool has_modes = ::fstatfs(fd(), &s) != 0 || !without_modes.contains(static_cast<unsigned long>(s.f_type));
+  return is_own() && (mode & (has_modes ? 077 : 022)) == 0;
 }
 
 void Folder::make_writable() const {

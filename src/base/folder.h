@@ -79,6 +79,10 @@ class Folder {
   int touch() const;
   /// A descriptor of the folder itself for fsync() and fchmod(). Without permission to read: none, and errno.
   Fd readable() const;
+  /// Lets this user alone list, change and enter it, if the file system has modes.
+  void make_private() const;
+  /// Whether it is this user's, and others may not enter it. If the file system has no modes: not write in it.
+  bool is_private() const;
   /// Lets this user list, change and enter it, if the folder is this user's.
   void make_writable() const;
   /// Syncs the names in the folder.

@@ -39,7 +39,7 @@ bool has_run_file(const Folder& dir) {
   const Fd opened = dir.open(run_file, O_RDONLY | O_NONBLOCK);
   if (!opened) return errno != ENOENT && dir.has_file(run_file);
   const struct stat s = opened.stat();
-  return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && !(dir.stat().st_mode & 077);
+  return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && dir.is_private();
 }
 
 /// The journal, if it belongs to this user alone; else the reason.

@@ -113,6 +113,7 @@ void OutputDir::open(const OpenOptions& start) {
   else if (replace_)
     privacy_ = Privacy(permitted_in(old_->folder));
   deferred_.emplace();
+  if (keep_) partial_->folder.make_private();  // a run that was killed late had given it OUT's mode
   // An existing run file is not written again: if the run ended in the middle of that, the staging directory would have
   // no owner.
   if (keep_ && !holds_run(partial_->folder, journal_.head().run))

@@ -178,7 +178,7 @@ void check_own_parts(const HeldFolder& parts) {
   if (parts.above.stat().st_dev != s.st_dev)
     fail(ErrorKind::usage, "{}: on another file system than the output, where no part can be moved to; unmount it",
          path);
-  if (s.st_mode & 077)
+  if (!parts.folder.is_private())
     fail(ErrorKind::usage, "{}: others may enter it, so it is not a folder of mxfp4-pack's own; move it away", path);
 }
 

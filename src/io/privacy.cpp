@@ -41,6 +41,8 @@ mode_t kept_mode(const Fd& made, const struct stat& old, bool has_list) {
 
 /// As far as this user may. owner: -1 leaves it.
 void give(const Fd& made, uid_t owner, gid_t group) {
+  const struct stat s = made.stat();
+  if (s.st_gid == group && (owner == uid_t(-1) || s.st_uid == owner)) return;
   if (::fchown(made.get(), owner, group) != 0 && ::fchown(made.get(), uid_t(-1), group) != 0)
     errno = 0;  // kept_mode() takes that into account
 }

@@ -37,7 +37,7 @@ expect 'an OUT that is not there' 0 '' 'nothing is left of interrupted runs' "$p
 expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none/out"
 prepare leave
 expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; the same convert command continues, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
-  'nothing was removed; --remove' clean
+  'nothing was removed; use --remove' clean
 expect 'with its paths' 0 '^  /.*place/\.k\.mxfp4-pack\.partial$' 'nothing was removed' clean -v
 expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","paths":\["/.*\.partial","/.*\.journal"\],"bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \
   '' clean --json -q
@@ -81,7 +81,7 @@ expect 'all of it' 0 '' '' rmdir "$place"
 
 prepare leave
 rm "$(hidden k journal)"
-expect 'no lock to ask: young files stay' 0 '^kept: .*without its journal.*no lock says' '' clean --remove
+expect 'no lock to ask: young files stay' 0 '^kept: .*without its journal.*there is no lock' '' clean --remove
 old "$(hidden k partial)"
 chmod -R a-w "$(hidden k partial)"
 expect 'old ones go, read-only or not' 0 '^removed: .*changed 60 min ago' '' clean --remove

@@ -341,7 +341,7 @@ write_again() { (
 clear
 kind=(--backend marlin --engine vllm)
 convert "$many" "$k" "${kind[@]}"
-expect 'nothing is missing, and nothing is submitted' 0 '' 'is there, and no parts' write_again
+expect 'nothing is missing, and nothing is submitted' 0 '' 'already complete, no parts to merge' write_again
 rm -r "$k"
 expect 'nor where there is an error' 0 '' 'there are no parts of it' write_again
 prepare part 1/3 -q
@@ -354,7 +354,7 @@ expect 'an array of one task says nothing of all parts' 2 '' '_COUNT=1, _MIN=4, 
   auto SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_COUNT=1 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_MAX=4 SLURM_ARRAY_TASK_STEP=1
 expect 'two that disagree' 2 '' 'OMPI_.*SIZE=2 and PMI_RANK=3, PMI_SIZE=8 disagree' \
   auto PMI_RANK=3 PMI_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
-expect 'a count without a number' 2 '' 'part of how many beside MXFP4_PACK_PARTS=4; say it' auto MXFP4_PACK_PARTS=4
+expect 'a count without a number' 2 '' 'part of how many beside MXFP4_PACK_PARTS=4; use --part' auto MXFP4_PACK_PARTS=4
 expect 'a count that is not the launcher'"'"'s' 2 '' 'PMI_RANK=1, PMI_SIZE=2 and MXFP4_PACK_PARTS=4 disagree' \
   auto PMI_RANK=1 PMI_SIZE=2 MXFP4_PACK_PARTS=4
 expect 'one that is' 0 '' 'part 1 of 2' auto PMI_RANK=1 PMI_SIZE=2 MXFP4_PACK_PARTS=2

@@ -55,7 +55,7 @@ def directed_pairs(verify, env):
     for commands in (("add-hopper", "add-sglang"), ("add-hopper", "force"), ("force", "add-hopper"),
                      ("force-same", "add-hopper"), ("add-hopper", "convert")):
         yield Pair("one-set", commands, (0.0, 0.08), (slow, []))
-    manifest = calls_until(verify, "openat", "/mxfp4-pack.json", env)
+    manifest = calls_until(verify, "openat", '"mxfp4-pack.json"', env)
     slow = delayed("openat", "exit", 300, f":when={manifest}")
     for commands in (("verify", "force"), ("verify-source", "add-hopper"), ("unpack", "force"),
                      ("unpack", "add-hopper")):
