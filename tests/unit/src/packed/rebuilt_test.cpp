@@ -240,7 +240,8 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     const std::string good = text;
     write_text(path, text.replace(text.find("\"pt\""), 4, "\"tp\""));
     list_again(out, name);
-    CHECK(verify_all(out, tiny_gpt_oss).text.find(name + ": differs from the text for this checkpoint") != std::string::npos);
+    CHECK(verify_all(out, tiny_gpt_oss).text.find(name + ": differs from the text for this checkpoint") !=
+          std::string::npos);
     write_text(path, good.substr(0, good.size() - 1));
     list_again(out, name);
     CHECK(verify_all(out, {}).text.find(name + ": ends within the header of model-0000") != std::string::npos);
