@@ -220,7 +220,7 @@ class Check(unittest.TestCase):
         with no_program():
             code, report = self.kernels(Exact, PATH="/nowhere")
             self.assertEqual((code, report["problems"], report["verify"]), (2, [], None))
-            self.assertIn("the program mxfp4-pack is not there", report["unchecked"][0])
+            self.assertIn("the program mxfp4-pack was not found", report["unchecked"][0])
             self.assertEqual(report["sets"][0]["kernel"], "not run: mxfp4-pack verify computed no layer")
         self.assertIsNone(checked(self.directory)[1]["sets"][0]["kernel"])
 

@@ -109,7 +109,7 @@ class Commands(unittest.TestCase):
             mxfp4_pack.inspect(damaged)
         again = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((again.kind, again.lines), (caught.exception.kind, caught.exception.lines))
-        with no_program(), self.assertRaisesRegex(mxfp4_pack.Failed, "is not there"):
+        with no_program(), self.assertRaisesRegex(mxfp4_pack.Failed, "was not found"):
             mxfp4_pack.inspect(TINY)
 
     def test_a_callback_that_raises_ends_the_program(self):
@@ -159,7 +159,7 @@ class Commands(unittest.TestCase):
         command[1:3] = ["-c", "import runpy, mxfp4_pack._program as p; p.candidates = tuple; runpy.run_module('mxfp4_pack')"]
         done = subprocess.run(command, env={"PYTHONPATH": package, "PATH": "/nowhere"}, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("is not there", done.stderr)
+        self.assertIn("was not found", done.stderr)
 
 
 if __name__ == "__main__":

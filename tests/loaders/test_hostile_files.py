@@ -349,7 +349,7 @@ class Types(Output):
         for text, message in (("[]", "a list, an object"), ('{"a": 1}', "a: 1, an object"), ('{"a": {}}', "a.dtype: missing"),
                               ('{"a": {"dtype": [], "shape": [], "data_offsets": [0, 1]}}', "a.dtype: a list, a string"),
                               ('{"a": {"dtype": "U8", "shape": [1], "data_offsets": [0]}}', "a list of 2 to 2 values"),
-                              ('{"a": {"dtype": "U8", "shape": [1e999], "data_offsets": [0, 1]}}', "no finite number"),
+                              ('{"a": {"dtype": "U8", "shape": [1e999], "data_offsets": [0, 1]}}', "is not a finite number"),
                               ('{"a\\u001b": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}', "without control characters"),
                               ("[" * 100_000, "nested too deeply"), ("\udcff", "not JSON")):
             data = text.encode("utf-8", "surrogateescape")
