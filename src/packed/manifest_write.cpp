@@ -21,10 +21,11 @@ Json source_of(const Plan& plan, const TensorSums& sums, const ManifestOptions& 
   if (options.allow_incomplete) out["allow_incomplete"] = true;
   Json& files = out["files"] = Json::array();
   for (const Shard& s : ck.shards) files.push_back({{"name", s.name}, {"bytes", s.state.bytes}});
-  if (options.skips_published) out["published"] = Json::array();
+  Json published = Json::array();
   for (const PublishedFile& f : options.published)
-    out["published"].push_back(
+    published.push_back(
         {{"name", f.name}, {"bytes", f.bytes}, {is_sha256(f) ? "sha256" : "git_sha1", f.hash}, {"published_by", f.by}});
+  if (options.skips_published || !published.empty()) out["published"] = std::move(published);
   out["config"] = ck.config_text;
   return out;
 }
@@ -169,11 +170,13 @@ std::string make_manifest(const Plan& plan, const TensorSums& sums, const Manife
   if (options.sha256sums) m["sha256sums"] = true;
   m["source"] = source_of(plan, sums, options);
   m["model"] = model_of(*plan.model);
+  Json list = Json::array();  // not m["files"].push_back(): without memory that would leave an array of nothing
   for (const ListedFile& f : files)
-    m["files"].push_back({{"name", f.name},
-                          {"kind", f.kind},
-                          {"bytes", f.bytes},
-                          {f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum}});
+    list.push_back({{"name", f.name},
+                    {"kind", f.kind},
+                    {"bytes", f.bytes},
+                    {f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum}});
+  m["files"] = std::move(list);
   Json& sets = m["sets"] = Json::array();
   for (const ManifestSet& s : earlier) sets.push_back(s.facts);
   sets.push_back(facts_of(plan, options.loss));
