@@ -47,6 +47,8 @@ Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+std::string Fd::proc_path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
 void Fd::read(void* to, int64_t bytes, int64_t offset) const {
   auto* p = static_cast<char*>(to);
   while (bytes > 0) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 namespace mxfp4 {
 
@@ -24,6 +25,9 @@ class Fd {
   const std::string& name() const { return name_; }
   explicit operator bool() const { return fd_ >= 0; }
 
+  /// A path that leads to the open file, wherever it is by now. It needs /proc.
+  std::string proc_path() const;
+
   /// Reads exactly [offset, offset + bytes); a file that ends before is an error.
   void read(void* to, int64_t bytes, int64_t offset) const;
   void write(const void* from, int64_t bytes, int64_t offset) const;
@@ -41,6 +45,10 @@ class Fd {
   int fd_ = -1;
   std::string name_;
 };
+
+/// Device and inode, which identify a file or folder under every path that leads to it.
+using Identity = std::pair<dev_t, ino_t>;
+inline Identity identity_of(const struct stat& s) { return {s.st_dev, s.st_ino}; }
 
 /// The identity and state of a file, compared later to detect a change.
 struct FileState {

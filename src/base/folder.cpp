@@ -12,7 +12,6 @@
 #include <climits>
 #include <memory>
 #include <new>
-#include <set>
 
 #include "src/base/error.h"
 
@@ -89,15 +88,14 @@ Folder Folder::again() const {
 
 std::string Folder::lasting_path() const {
   static const bool has_proc = ::access("/proc/self/fd", X_OK) == 0;
-  return has_proc ? fmt::format("/proc/self/fd/{}", fd_.get()) : path();
+  return has_proc ? proc_path() : path();
 }
 
 bool Folder::is_own() const { return stat().st_uid == ::geteuid(); }
 
 bool Folder::is_at(const Folder& above, const std::string& name) const {
   const auto there = above.look(name);
-  const struct stat here = stat();
-  return there && there->st_dev == here.st_dev && there->st_ino == here.st_ino;
+  return there && identity_of(*there) == identity_of(stat());
 }
 
 std::optional<struct stat> Folder::look(const std::string& name) const {
@@ -176,7 +174,7 @@ int Folder::link(const std::string& name, const Folder& to, const std::string& n
 }
 
 int Folder::link_file(const Fd& file, const std::string& new_name) const {
-  const std::string path = fmt::format("/proc/self/fd/{}", file.get());
+  const std::string path = file.proc_path();
   const FolderOfName in(*this, new_name);
   return error_of(
       in([&](int dir, const char* last) { return ::linkat(AT_FDCWD, path.c_str(), dir, last, AT_SYMLINK_FOLLOW); }));
@@ -236,6 +234,12 @@ void Folder::make_writable() const {
 void sync_names(const Fd& folder) {
   if (!folder) fail_errno(folder.name(), "cannot open", errno);
   if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_errno(folder.name(), "cannot sync to disk", errno);
+}
+
+std::set<Identity> folders_above(const Folder& folder) {
+  std::set<Identity> all;
+  for (Folder at = folder.again(); at && all.insert(identity_of(at.stat())).second;) at = at.parent();
+  return all;
 }
 
 Fd open_read(const Folder& folder, const std::string& name) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ class Folder {
   std::string path(const std::string& name) const { return fd_.name() + "/" + name; }
   /// A path to the held folder, even if the folder was moved. Without /proc: path().
   std::string lasting_path() const;
+  /// See Fd::proc_path().
+  std::string proc_path() const { return fd_.proc_path(); }
   int fd() const { return fd_.get(); }
   struct stat stat() const {
     return fd_.stat();
@@ -93,6 +96,9 @@ class Folder {
   explicit Folder(Fd fd) : fd_(std::move(fd)) {}
   Fd fd_;  // O_PATH
 };
+
+/// A folder and all folders that it lies in.
+std::set<Identity> folders_above(const Folder& folder);
 
 /// Like the functions of these names in file.h, for a name in a folder. Only this user can access new files.
 Fd open_read(const Folder& folder, const std::string& name);

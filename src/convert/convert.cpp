@@ -263,7 +263,6 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   else
     carry_out(options, to, p, out, conversion);
   to.end();
-  out.restrict_to(in.files.folder->permitted());
   out.commit(manifest_name);
   cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
   return report(options, in, p.plan, devices, conversion);

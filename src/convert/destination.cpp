@@ -85,8 +85,8 @@ void AddedSet::check(const Plan& plan) const {
   refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
   for (const std::string& name : names_of_set(plan)) check_free(name);
   check_free(run_file);
-  const std::vector<std::string> own = owned_files(out_.held.folder());
-  if (out_.held.folder().has(sums_name) && std::find(own.begin(), own.end(), sums_name) == own.end())
+  const Folder& there = out_.held.folder();
+  if (there.has(sums_name) && !is_own_sums(there, out_.manifest.files))
     fail(ErrorKind::usage, "{}: {} is not as mxfp4-pack wrote it; move it away first", options_.out, sums_name);
 }
 
@@ -99,8 +99,7 @@ void AddedSet::check_same(const Folder& replaced) const {
   if (const std::string edited = edited_file(replaced, out_.manifest.files); !edited.empty())
     fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
          options_.out, edited);
-  const struct stat a = out_.held.folder().stat(), b = replaced.stat();
-  if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+  if (identity_of(out_.held.folder().stat()) != identity_of(replaced.stat()))
     fail(ErrorKind::io, "{}: another user or program has put something else in its place; it stays as it is",
          options_.out);
 }

@@ -111,7 +111,7 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
   return write_part(run_of_parts(options, plan, in),
                     {.number = *options.part,
                      .command = command_of(options, plan),
-                     .permitted = in.files.folder->permitted(),
+                     .source_folder = in.files.folder,
                      .mark = manifest_name,
                      .is_new = !options.force && !options.add,  // otherwise OUT did not exist when this run began
                      .write = convert});

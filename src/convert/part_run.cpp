@@ -68,7 +68,7 @@ Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, co
             .source = head.source,
             .made = made,
             .bytes = size_of(run.plan, deal, part).bytes,
-            .permitted = work.permitted});
+            .source_folder = work.source_folder});
   const Json seconds = work.write(out, deal);
   {
     head.run = run_of(work.number, run.place.name, work.command);

@@ -40,10 +40,10 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 /// How one part is written.
 struct PartWork {
   PartNumber number;
-  Json command;         // from which merge makes the run again
-  Permitted permitted;  // by the source
-  std::string mark;     // a file of OUT, by which another output in its place is known
-  bool is_new = true;   // OUT was not there
+  Json command;                                       // from which merge makes the run again
+  std::shared_ptr<const SourceFolder> source_folder;  // limits the modes
+  std::string mark;                                   // a file of OUT, by which another output in its place is known
+  bool is_new = true;                                 // OUT was not there
   std::function<Json(OutputDir& out, const Deal& deal)> write;  // returns seconds, "wall" among them
 };
 

@@ -60,7 +60,7 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, con
           .bytes = plan.file_bytes + bytes_beside(plan),
           .even_in_use = options.merge,
           .discards_other = options.force && !options.merge,
-          .permitted = from.permitted()};
+          .source_folder = in.files.folder};
 }
 
 JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in) {

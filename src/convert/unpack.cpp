@@ -192,7 +192,7 @@ Json unpack(const UnpackOptions& options) {
   dest.open({.existing = options.force ? Existing::set_aside : Existing::refuse,
              .made = unpacked_files(source),
              .bytes = bytes,
-             .permitted = packed->held.source()->permitted()});
+             .source_folder = packed->held.source()});
   write_shards(*packed, set, options, std::vector<bool>(source.shards.size(), true), dest);
   write_small_files(*packed, dest);
   dest.commit(config_name);

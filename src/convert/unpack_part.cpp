@@ -96,7 +96,7 @@ Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, c
   return write_part(run_of_parts(options.dest, place, packed, plan),
                     {.number = part,
                      .command = {{unpacked_key, fs::canonical(options.out).string()}},
-                     .permitted = packed.held.source()->permitted(),
+                     .source_folder = packed.held.source(),
                      .mark = config_name,
                      .write = write});
 }
@@ -127,7 +127,7 @@ Json merge_unpacked(const MergeOptions& options, const Place& place, const std::
              .bytes = bytes,
              .takes_parts = true,
              .even_in_use = true,
-             .permitted = packed->held.source()->permitted()});
+             .source_folder = packed->held.source()});
   parts.move_into(dest);
   write_small_files(*packed, dest);
   if (options.verify) {

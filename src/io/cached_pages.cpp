@@ -53,8 +53,7 @@ bool is_resident(unsigned char page) { return page & 1; }
 
 bool tells_what_is_cached(const Fd& fd) {
   if (::geteuid() == 0 || fd.stat().st_uid == ::geteuid()) return true;
-  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
-  return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+  return ::faccessat(AT_FDCWD, fd.proc_path().c_str(), W_OK, AT_EACCESS) == 0;
 }
 
 int64_t free_for_dirty_pages() {

@@ -39,7 +39,7 @@ int64_t page_end(int64_t at) { return page_begin(at + page - 1); }
 
 /// The same file opened again; none if the system refuses.
 Fd open_again(const Fd& fd, int flags) {
-  const int twin = ::open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), flags | O_CLOEXEC);
+  const int twin = ::open(fd.proc_path().c_str(), flags | O_CLOEXEC);
   return {twin, fd.name()};
 }
 

@@ -48,9 +48,8 @@ Fd open_journal(const Folder& folder, const std::string& name, const std::string
 }
 
 bool is_file_at(const Fd& fd, const Folder& folder, const std::string& name) {
-  const struct stat here = fd.stat();
   const auto there = folder.look(name);
-  return there && here.st_dev == there->st_dev && here.st_ino == there->st_ino;
+  return there && identity_of(fd.stat()) == identity_of(*there);
 }
 
 /// False if this version does not write such a line.

@@ -9,6 +9,8 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/io/parts.h"
+#include "src/io/permitted.h"
+#include "src/io/source_folder.h"
 #include "src/io/swap.h"
 
 namespace mxfp4 {
@@ -108,8 +110,9 @@ void OutputDir::open(const OpenOptions& start) {
     check_space(place_.above, start.bytes, {hidden_.partial, hidden_.parts});
   replace_ = !committed_ && place_.above.has(place_.name);
   if (replace_) look_at_predecessor();
-  if (start.permitted)
-    privacy_ = Privacy(*start.permitted);
+  source_folder_ = start.source_folder;
+  if (source_folder_)
+    privacy_ = Privacy(source_folder_->permitted());
   else if (replace_)
     privacy_ = Privacy(permitted_in(old_->folder));
   deferred_.emplace();
@@ -285,6 +288,7 @@ void OutputDir::commit(const std::string& proof) {
 }
 
 void OutputDir::sync_built() {
+  if (source_folder_) privacy_ = Privacy(source_folder_->permitted());  // its owner may have restricted it since open()
   const Folder& built = partial_->folder;
   const std::set<std::string> own =
       folders_of(std::set<std::string>(journal_.head().made.begin(), journal_.head().made.end()));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +15,13 @@
 #include "src/io/journal.h"
 #include "src/io/leftover.h"
 #include "src/io/link.h"
-#include "src/io/permitted.h"
 #include "src/io/place.h"
 #include "src/io/privacy.h"
 #include "src/io/replaced.h"
 
 namespace mxfp4 {
+
+class SourceFolder;
 
 /// How to treat an existing directory:
 /// - refuse: Fail unless it is empty.
@@ -34,12 +36,12 @@ struct OpenOptions {
 
   Existing existing = Existing::refuse;
   std::string options = never_continued, source = "-";
-  std::vector<std::string> made = {};       // the relative names of all files that the run makes
-  int64_t bytes = 0;                        // all that the run writes
-  bool takes_parts = false;                 // the run uses parts of OUT; else parts are an error
-  bool even_in_use = false;                 // other nodes may be writing parts at the same time
-  bool discards_other = false;              // removes leftovers and parts of an interrupted other command
-  std::optional<Permitted> permitted = {};  // of the source; none: of the replaced directory
+  std::vector<std::string> made = {};  // the relative names of all files that the run makes
+  int64_t bytes = 0;                   // all that the run writes
+  bool takes_parts = false;            // the run uses parts of OUT; else parts are an error
+  bool even_in_use = false;            // other nodes may be writing parts at the same time
+  bool discards_other = false;         // removes leftovers and parts of an interrupted other command
+  std::shared_ptr<const SourceFolder> source_folder = {};  // limits the modes; none: the replaced directory does
 };
 
 class OutputDir {
@@ -62,7 +64,8 @@ class OutputDir {
   /// Refuses an existing OUT unless `start.existing` permits it. Continues in the staging directory of an interrupted
   /// run with the same inputs. Refuses a staging directory of another run with a finished step, unless `start` discards
   /// it. Throws Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check.
-  /// Files that are made after this call are as private as the source's most private file (permitted.h).
+  /// Files that are made after this call are as private as the source's most private file (permitted.h), and OUT itself
+  /// as it is at the end.
   void open(const OpenOptions& start = {});
 
   /// The staging directory. Throws Error{io} if somebody removed it.
@@ -86,8 +89,6 @@ class OutputDir {
   void take(const Folder& from, const std::string& name) const;
   /// The directory that will be replaced, valid after open(); null if there is none.
   const Folder* replaced() const { return old_ ? &old_->folder : nullptr; }
-  /// Permits no more than the source does by now: its owner may have restricted it since open().
-  void restrict_to(const Permitted& source) { privacy_ = Privacy(source); }
   /// The finished jobs of this run and of the runs that it continues.
   Journal& journal() { return journal_; }
   /// Whether a later error leaves the staging directory for a run that continues, if a job is finished.
@@ -143,6 +144,7 @@ class OutputDir {
   std::optional<HeldFolder> old_;      // the output that will be replaced
   Snapshot before_;                    // of old_
   Privacy privacy_;
+  std::shared_ptr<const SourceFolder> source_folder_;
   bool keeps_mode_ = false;  // that of the directory that is replaced
   bool finished_ = false;    // the journal belongs to a run whose output is in its place
   bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;

@@ -89,13 +89,11 @@ void OutputDir::copy_from(const Folder& from, const std::string& name) const {
   }
   const Fd source = open_read(from, name), copy = create_text(name);
   Privacy::keep(copy, source);
-  const int64_t bytes = source.stat().st_size;
-  std::string block;
-  for (int64_t at = 0; at < bytes; at += int64_t(block.size())) {
-    block.resize(size_t(std::min(bytes - at, text_block)));
-    source.read(block.data(), int64_t(block.size()), at);
+  int64_t at = 0;
+  give_text(source, [&](std::string_view block) {
     copy.write(block.data(), int64_t(block.size()), at);
-  }
+    at += int64_t(block.size());
+  });
   copy.sync();
 }
 

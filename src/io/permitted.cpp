@@ -15,17 +15,18 @@ constexpr const char* list_name = "system.posix_acl_access";
 
 }  // namespace
 
+bool has_access_list(const Fd& file) {
+  const ssize_t list = ::fgetxattr(file.get(), list_name, nullptr, 0);
+  if (list >= 0 || errno != EBADF) return list > 0;
+  return ::getxattr(file.proc_path().c_str(), list_name, nullptr, 0) > 0;  // opened with O_PATH
+}
+
 bool has_access_list(const Folder& folder) {
-  if (const Fd fd = folder.readable()) return ::fgetxattr(fd.get(), list_name, nullptr, 0) > 0;
+  if (const Fd fd = folder.readable()) return has_access_list(fd);
   return ::getxattr(folder.lasting_path().c_str(), list_name, nullptr, 0) > 0;  // needs no permission to read it
 }
 
-void Permitted::add(const Fd& file) {
-  ssize_t list = ::fgetxattr(file.get(), list_name, nullptr, 0);
-  if (list < 0 && errno == EBADF)  // opened with O_PATH
-    list = ::getxattr(fmt::format("/proc/self/fd/{}", file.get()).c_str(), list_name, nullptr, 0);
-  add(file.stat(), S_IROTH, list > 0);
-}
+void Permitted::add(const Fd& file) { add(file.stat(), S_IROTH, has_access_list(file)); }
 
 void Permitted::add(const Folder& folder) {
   const struct stat s = folder.stat();

@@ -34,7 +34,8 @@ class Permitted {
 /// The permissions of a folder and of everything in it. A link counts as its target.
 Permitted permitted_in(const Folder& folder);
 
-/// Whether a folder has an access list with entries beyond its mode.
+/// Whether a file or folder has an access list of more than its mode.
+bool has_access_list(const Fd& file);
 bool has_access_list(const Folder& folder);
 
 }  // namespace mxfp4

@@ -22,17 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Identifies a folder under every path that leads to it.
-using Identity = std::pair<dev_t, ino_t>;
-Identity identity_of(const struct stat& s) { return {s.st_dev, s.st_ino}; }
-
-/// A folder and all folders that it lies in.
-std::set<Identity> folders_above(const Folder& folder) {
-  std::set<Identity> all;
-  for (Folder at = folder.again(); at && all.insert(identity_of(at.stat())).second;) at = at.parent();
-  return all;
-}
-
 /// A folder and the folders in it, at most 10,000: no checkpoint has that many.
 std::set<Identity> folders_in(const Folder& folder) {
   constexpr size_t most = 10'000;

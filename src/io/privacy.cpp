@@ -84,9 +84,8 @@ void Privacy::apply(const Folder& made, const Folder& old) const {
 }
 
 void Privacy::keep(const Fd& made, const Fd& old) {
-  const bool has_list = ::fgetxattr(old.get(), access_list, nullptr, 0) > 0;
   give(made, old.stat().st_uid, old.stat().st_gid);
-  set_mode(made, kept_mode(made, old.stat(), has_list) & 0777);
+  set_mode(made, kept_mode(made, old.stat(), has_access_list(old)) & 0777);
 }
 
 void Privacy::keep(const Folder& made, const Folder& old) {

@@ -114,7 +114,7 @@ bool remove_folders(const HeldFolder& dir, const std::string& last) {
 bool is_in_both(const Folder& old, const Folder& fresh, const std::string& name) {
   const auto a = old.look(name), b = fresh.look(name);
   if (!a || !b || (a->st_mode & S_IFMT) != (b->st_mode & S_IFMT)) return false;
-  if (a->st_dev == b->st_dev && a->st_ino == b->st_ino) return true;
+  if (identity_of(*a) == identity_of(*b)) return true;
   if (S_ISLNK(a->st_mode)) return old.link_target(name) == fresh.link_target(name);
   return S_ISREG(a->st_mode) && a->st_size == b->st_size &&
          have_same_bytes(open_read(old, name), open_read(fresh, name));

@@ -24,12 +24,10 @@ int try_to_open(int folder, const std::string& name, int flags) {
   return fd;
 }
 
-std::string proc_path(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
-
 /// The path of a descriptor's file at this moment; empty without /proc.
-std::string where_is(int fd) {
+std::string where_is(const std::string& proc_path) {
   char path[PATH_MAX];
-  const ssize_t bytes = ::readlink(proc_path(fd).c_str(), path, sizeof path);
+  const ssize_t bytes = ::readlink(proc_path.c_str(), path, sizeof path);
   return bytes > 0 && bytes < ssize_t(sizeof path) ? std::string(path, size_t(bytes)) : std::string();
 }
 
@@ -39,7 +37,7 @@ std::string resolved(const fs::path& path) {
   return ec ? std::string() : all.string();
 }
 
-bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+bool is_same(const struct stat& a, const struct stat& b) { return identity_of(a) == identity_of(b); }
 
 /// Whether a name is a hash, as blobs in the Hugging Face cache have. Private files rarely have such names.
 bool is_blob_name(const std::string& name) {
@@ -66,7 +64,7 @@ SourceFolder::SourceFolder(Folder held, Links links) : links_(links), folder_(st
 
 /// The path of an opened file; empty if somebody has exchanged a folder or link on the way.
 std::string SourceFolder::place_of(const Fd& found, const std::string& name) const {
-  if (std::string place = where_is(found.get()); !place.empty()) return place;
+  if (std::string place = where_is(found.proc_path()); !place.empty()) return place;
   std::string place = resolved(fs::path(folder_.path()) / name);
   struct stat s;
   const bool same = !place.empty() && ::lstat(place.c_str(), &s) == 0 && is_same(s, found.stat());
@@ -75,7 +73,7 @@ std::string SourceFolder::place_of(const Fd& found, const std::string& name) con
 
 bool SourceFolder::may_follow(const std::string& place) const {
   if (links_ == Links::follow) return true;
-  const std::string own = where_is(folder_.fd());
+  const std::string own = where_is(folder_.proc_path());
   const fs::path dir = own.empty() ? resolved(folder_.path()) : own;
   if (is_below(place, dir)) return true;
   const fs::path snapshots = dir.parent_path();
@@ -89,7 +87,7 @@ bool SourceFolder::may_follow(const std::string& place) const {
 
 /// Opens the file that was found, and no other. On error returns none and sets errno.
 Fd SourceFolder::open_found(const Fd& found, const std::string& name) const {
-  Fd file(try_to_open(AT_FDCWD, proc_path(found.get()), to_read), name);
+  Fd file(try_to_open(AT_FDCWD, found.proc_path(), to_read), name);
   if (file || errno != ENOENT) return file;
   file = Fd(try_to_open(folder_.fd(), name, to_read), name);  // without /proc
   if (file && !is_same(file.stat(), found.stat())) return errno = ESTALE, Fd();
@@ -98,7 +96,7 @@ Fd SourceFolder::open_found(const Fd& found, const std::string& name) const {
 
 /// False if the file is no longer in its folder.
 bool SourceFolder::add_permitted(const Fd& file, const std::string& place) const {
-  const fs::path path = place, own = where_is(folder_.fd()), above = path.parent_path();
+  const fs::path path = place, own = where_is(folder_.proc_path()), above = path.parent_path();
   const std::string name = path.filename().string();
   const bool is_direct = above == own, is_within = !own.empty() && is_below(above, own);
   Folder at = is_direct   ? folder_.again()
@@ -106,13 +104,11 @@ bool SourceFolder::add_permitted(const Fd& file, const std::string& place) const
                           : Folder::try_open(above.string());
   const auto there = at ? at.look(name) : std::nullopt;
   if (!there || !is_same(*there, file.stat())) return false;
-  const auto identity = [](const Folder& f) { return Identity(f.stat().st_dev, f.stat().st_ino); };
   const std::lock_guard lock(mutex_);
   permitted_.add(file);
   if (is_direct) return true;
-  if (known_.empty())
-    for (Folder above = folder_.again(); above && known_.insert(identity(above)).second;) above = above.parent();
-  for (; at && known_.insert(identity(at)).second; at = at.parent()) permitted_.add(at);
+  if (known_.empty()) known_ = folders_above(folder_);
+  for (; at && known_.insert(identity_of(at.stat())).second; at = at.parent()) permitted_.add(at);
   return true;
 }
 

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "src/base/folder.h"
 #include "src/io/link.h"
@@ -38,8 +37,6 @@ class SourceFolder {
   Permitted permitted() const;
 
  private:
-  using Identity = std::pair<dev_t, ino_t>;
-
   std::string place_of(const Fd& found, const std::string& name) const;
   bool may_follow(const std::string& place) const;
   Fd open_found(const Fd& found, const std::string& name) const;

@@ -25,7 +25,7 @@ bool is_embedding(std::string_view name) {
 
 bool is_head(std::string_view name) { return is_any_of(name, {"lm_head.weight", "head.weight", "output.weight"}); }
 
-bool is_layer_norm(std::string_view name) {
+bool has_hidden_size(std::string_view name) {
   return is_any_of(name, {"input_layernorm.weight", "post_attention_layernorm.weight", "attn_norm.weight",
                           "ffn_norm.weight", "enorm.weight", "hnorm.weight"});
 }
@@ -79,13 +79,17 @@ std::map<std::string, std::set<int64_t>> routed_experts(const LayerParts& parts,
   return out;
 }
 
+/// Rows of a matrix; 0: the layer has none of that name.
+int64_t rows_of(const LayerParts& parts, const std::string& name) {
+  const auto it = parts.find(name);
+  return it != parts.end() && it->second.first->shape.size() == 2 ? it->second.first->shape[0] : 0;
+}
+
 /// Rows of the router beside the experts; 0: not known.
 int64_t rows_of_router(const LayerParts& parts, const std::string& experts) {
   const std::string parent = experts.substr(0, experts.rfind('.') + 1);
-  for (const char* name : {"gate.weight", "router.weight"})
-    if (const auto it = parts.find(parent + name); it != parts.end() && it->second.first->shape.size() == 2)
-      return it->second.first->shape[0];
-  return 0;
+  const int64_t rows = rows_of(parts, parent + "gate.weight");
+  return rows > 0 ? rows : rows_of(parts, parent + "router.weight");
 }
 
 /// Rows of the router that a bias belongs to; 0: the tensor is no such bias, or the router is not known.
@@ -94,9 +98,7 @@ int64_t rows_beside_bias(const LayerParts& parts, const std::string& bias) {
   const std::string module = bias.substr(0, dot), last = bias.substr(dot);
   const bool is_of_module = module.ends_with("gate.") || module.ends_with("router.");
   if (last != "e_score_correction_bias" && last != "expert_bias" && !(last == "bias" && is_of_module)) return 0;
-  if (!is_of_module) return rows_of_router(parts, module);
-  const auto it = parts.find(module + "weight");
-  return it != parts.end() && it->second.first->shape.size() == 2 ? it->second.first->shape[0] : 0;
+  return is_of_module ? rows_of(parts, module + "weight") : rows_of_router(parts, module);
 }
 
 }  // namespace
@@ -168,7 +170,7 @@ void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<
   for (const auto& [index, parts] : stack.layers)
     for (const auto& [name, part] : parts) {
       const Tensor& t = *part.first;
-      if (hidden > 0 && t.shape.size() == 1 && is_layer_norm(name) && t.shape[0] != hidden)
+      if (hidden > 0 && t.shape.size() == 1 && has_hidden_size(name) && t.shape[0] != hidden)
         numbers.add(t.name, t.shape[0]);
       if (const int64_t of_router = rows_beside_bias(parts, name);
           of_router > 0 && t.shape != std::vector<int64_t>{of_router})

@@ -117,7 +117,7 @@ Lines sums_in(const Folder& dir) {
 /// Whether the name is the same file (device and inode) in both directories.
 bool share_file(const Folder& a, const Folder& b, const std::string& name) {
   const auto one = a.look(name), other = b.look(name);
-  return one && other && one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+  return one && other && identity_of(*one) == identity_of(*other);
 }
 
 }  // namespace

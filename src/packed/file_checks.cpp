@@ -97,8 +97,8 @@ bool is_edited(const Folder& out, const ListedFile& f) {
   return file.stat().st_size != f.bytes || to_hex(hash_of(file)) != f.checksum;
 }
 
-/// Whether SHA256SUMS has a line for each file, in order of names, and the manifest's hash is right. The other hashes
-/// are not checked, because this would read all files.
+}  // namespace
+
 bool is_own_sums(const Folder& out, const std::vector<ListedFile>& listed) {
   constexpr int64_t most = int64_t(1) << 30;
   if (!out.has_file(sums_name) || open_read(out, sums_name).stat().st_size > most) return false;
@@ -113,8 +113,6 @@ bool is_own_sums(const Folder& out, const std::vector<ListedFile>& listed) {
   const NamedFiles manifest = {{manifest_name, [&] { return open_read(out, manifest_name); }}};
   return at == text.size() && text.find(sha256_sums(manifest, 1)) != text.npos;
 }
-
-}  // namespace
 
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed) {
   const auto edited = std::find_if(listed.begin(), listed.end(), [&](auto& f) { return is_edited(out, f); });

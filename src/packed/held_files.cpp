@@ -13,8 +13,7 @@ bool leads_to(const std::string& path, const auto& held) {
   struct stat now;
   if (::stat(path.c_str(), &now) != 0) return !held;
   if (!held) return !S_ISDIR(now.st_mode);  // a file cannot be an OUT that replaced another
-  const struct stat then = held.stat();
-  return now.st_dev == then.st_dev && now.st_ino == then.st_ino;
+  return identity_of(now) == identity_of(held.stat());
 }
 
 size_t most_held() {
@@ -38,7 +37,7 @@ void HeldFiles::hold(const std::string& name) {
 std::string HeldFiles::path(const std::string& name, Problems& problems) const {
   const auto held = held_.find(name);
   if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
-  if (held->second.fd) return fmt::format("/proc/self/fd/{}", held->second.fd.get());
+  if (held->second.fd) return held->second.fd.proc_path();
   if (!held->second.problems.any()) return source_->path(name);
   problems.add(Error(ErrorKind::input, held->second.problems.errors()));
   return {};

@@ -191,21 +191,22 @@ std::string manifest_in(const Folder& out) {
 
 std::vector<ListedFile> listed_in(const std::string& text) { return Reader(parse_and_check(text)).files(); }
 
+[[noreturn]] void fail_to_look(const std::string& dir) {
+  fail_errno(dir, "cannot look for " + std::string(manifest_name), errno);
+}
+
 }  // namespace
 
 Manifest parse_manifest(const std::string& text) { return Reader(parse_and_check(text)).run(); }
 
 bool has_manifest(const std::string& dir) {
-  struct stat s;
-  if (::lstat((dir + "/" + manifest_name).c_str(), &s) == 0) return true;
-  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-    fail_errno(dir, "cannot look for " + std::string(manifest_name), errno);
-  return false;
+  const Folder folder = Folder::try_open(dir);
+  if (!folder && errno != ENOENT && errno != ENOTDIR && errno != ELOOP) fail_to_look(dir);
+  return has_manifest(folder);
 }
 
 bool has_manifest(const Folder& dir) {
-  if (dir && ::faccessat(dir.fd(), ".", X_OK, AT_EACCESS) != 0)
-    fail_errno(dir.path(), "cannot look for " + std::string(manifest_name), errno);
+  if (dir && ::faccessat(dir.fd(), ".", X_OK, AT_EACCESS) != 0) fail_to_look(dir.path());
   return dir && dir.has(manifest_name);
 }
 

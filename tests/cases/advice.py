@@ -5,7 +5,7 @@ import os
 import re
 
 from case import Case, Result, Wrong, lines_of, told, verdict_of
-from checkpoint import flipped, merged, renamed, settings
+from checkpoint import flipped, merged, nothing, renamed, settings
 
 TP, SERVE, ADD, KEPT = (
     "a size that the engine does not start with",
@@ -15,10 +15,6 @@ TP, SERVE, ADD, KEPT = (
 )
 DRY, CACHES = "a dry run", "caches of engines tell outputs apart"
 CT, WIDE = "qwen3-30b-a3b-ct", ("--intermediate", "128")
-
-
-def nothing(ckpt):
-    pass
 
 
 def snapshot(folder):

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from case import Case, Result, Wrong, convert_and_verify, lines_of, told, verdict_of
-from checkpoint import INDEX, both, config, cut, file, replaced
+from checkpoint import INDEX, both, config, cut, file, nothing, replaced
 
 POINTER, JSON, BROKEN, SMALL = (
     "a Git LFS pointer",
@@ -23,10 +23,6 @@ HIDDEN, VOLUME, NESTED, SURPLUS = (
 LINKS, BLOBS = "links that leave the folder", "a hub cache whose blobs are elsewhere"
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 27868174\n"
 MAC = b"\0\5\26\7\0\2\0\0Mac OS X        "
-
-
-def nothing(ckpt):
-    pass
 
 
 def refused(kind, instance, model, alter, message, **more):

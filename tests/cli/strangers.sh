@@ -82,20 +82,24 @@ expect 'a shard in a folder that cannot be entered' 2 'not recognised' 'inner/mo
 chmod 755 "$dir/shut/inner"
 
 synth gpt-oss-20b "$dir/many" --tiny --layers 24
+# run_to_first_job SOURCE: begins a conversion and stops it after its first job; $pid is its process
+run_to_first_job() {
+  rm -rf "$dir/k" "$dir"/.k.*
+  "$program" convert "$1" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/said" &
+  pid=$!
+  until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
+  kill -STOP $pid
+}
 # meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, continues after COMMAND
 meanwhile() {
   local source=$1
   shift
   for try in $(seq 100); do
-    rm -rf "$dir/k" "$dir"/.k.*
-    "$program" convert "$source" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/said" &
-    local pid=$! code
-    until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
-    kill -STOP $pid
+    run_to_first_job "$source"
     "$@"
     kill -CONT $pid
     wait $pid
-    code=$?
+    local code=$?
     [ $code -eq 0 ] && [ -e "$dir/k/packed" ] && restore && continue  # it had ended before
     cat "$dir/said"
     return $code
@@ -112,11 +116,7 @@ prepare restore
 # the source is held: another folder that takes its name is not read
 move_while_it_runs() {
   for try in $(seq 100); do
-    rm -rf "$dir/k" "$dir"/.k.*
-    "$program" convert "$dir/short" "$dir/k" --backend marlin --engine vllm --threads 1 -q &
-    local pid=$!
-    until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
-    kill -STOP $pid
+    run_to_first_job "$dir/short"
     [ -e "$dir/k/packed" ] && kill -CONT $pid && wait $pid && continue  # it had ended before
     mv "$dir/short" "$dir/gone" && cp -r "$dir/gone" "$dir/short" && echo '{}' >"$dir/short/config.json"
     kill -CONT $pid
@@ -132,10 +132,7 @@ rm -r "$dir/k" "$dir/short" "$dir/gone"
 many_to_k() { "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 "$@"; }
 leave() {
   for try in $(seq 200); do
-    rm -rf "$dir/k" "$dir"/.k.*
-    "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 -q &
-    local pid=$!
-    until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
+    run_to_first_job "$dir/many"
     kill -KILL $pid
     wait $pid
     [ ! -e "$dir/k" ] && { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" && break
