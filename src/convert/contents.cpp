@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "kernels/moe/moe_simd.h"
 #include "src/checkpoint/shard_reader.h"
 #include "src/convert/zero_runs.h"
 #include "src/models/layer_names.h"
@@ -51,7 +52,7 @@ uint64_t in_each(uint32_t bits, int64_t bytes) {
 
 /// Whether any number has all bits of the exponent: adding the exponent's lowest bit then carries into the sign bit.
 /// There is no branch per word, so compilers vectorise the loop.
-bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
+MXFP4_EVERY_WIDTH bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
   const uint64_t mask = in_each(e.mask, e.bytes), lowest = in_each(e.mask & -e.mask, e.bytes);
   const uint64_t any_sign = e.needs_sign ? 0 : ~uint64_t(0);
   uint64_t found = 0, word = 0;

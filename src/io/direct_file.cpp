@@ -230,7 +230,7 @@ int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, cons
       pages.take_edges();
     else if (to)
       std::memcpy(to + done, data, size_t(part));
-    if (sink) sink(data, part);
+    for (int64_t i = 0; sink && i < part; i += cached_block) sink(data + i, std::min(part - i, cached_block));
     done += part;
   }
   return done;
