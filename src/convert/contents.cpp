@@ -50,21 +50,25 @@ uint64_t in_each(uint32_t bits, int64_t bytes) {
   return uint64_t(bits) << 32 | bits;
 }
 
-/// Whether any number has all bits of the exponent: adding the exponent's lowest bit then carries into the sign bit.
-/// There is no branch per word, so compilers vectorise the loop.
-MXFP4_EVERY_WIDTH bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
-  const uint64_t mask = in_each(e.mask, e.bytes), lowest = in_each(e.mask & -e.mask, e.bytes);
-  const uint64_t any_sign = e.needs_sign ? 0 : ~uint64_t(0);
+/// Adds the exponent's lowest bit to each number's exponent, and ors the sums: a carry into the sign bit means that all
+/// bits of an exponent are set. There is no branch per word, so compilers vectorise the loop.
+MXFP4_EVERY_WIDTH uint64_t carries_of(const uint8_t* data, int64_t bytes, uint64_t mask, uint64_t lowest) {
   uint64_t found = 0, word = 0;
   int64_t at = 0;
   for (; at + 8 <= bytes; at += 8) {
     std::memcpy(&word, data + at, 8);
-    found |= ((word & mask) + lowest) & (word | any_sign);
+    found |= (word & mask) + lowest;
   }
   word = 0;
   std::memcpy(&word, data + at, size_t(bytes - at));
-  found |= ((word & mask) + lowest) & (word | any_sign);
-  return found & in_each(e.sign, e.bytes);
+  return found | ((word & mask) + lowest);
+}
+
+/// Whether any number has all bits of the exponent.
+bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
+  if (e.needs_sign) return std::memchr(data, e.mask | e.sign, size_t(bytes));
+  return carries_of(data, bytes, in_each(e.mask, e.bytes), in_each(e.mask & -e.mask, e.bytes)) &
+         in_each(e.sign, e.bytes);
 }
 
 /// `data` has whole numbers only.
