@@ -175,7 +175,7 @@ struct Case {
 
 }  // namespace
 
-TEST_CASE("verify finds each field of manifest, index and config that is not what the source gives") {
+TEST_CASE("verify finds each field of manifest, index and config that is not what the source gives", "[long]") {
   const Case cases[] = {{"gpt-oss-20b", "vllm", "marlin"},           {"deepseek-v4-flash", "sglang", "marlin"},
                         {"gpt-oss-20b", "vllm", "triton-hopper"},    {"gpt-oss-20b", "vllm", "flashinfer-cutlass"},
                         {"deepseek-v4-flash", "vllm", "deepgemm"},   {"kimi-k3", "vllm", "marlin"},

@@ -43,7 +43,7 @@ TEST_CASE("kernels on a GPU find nothing wrong in what convert makes", "[gpu]") 
   for (const Target& target : gpu_targets()) find_nothing_wrong(target);
 }
 
-TEST_CASE("the kernels of every backend find nothing wrong in what convert makes") {
+TEST_CASE("the kernels of every backend find nothing wrong in what convert makes", "[long]") {
   std::set<std::string> ran;
   for (const Backend* backend : backends())
     for (const char* file : {gpt_oss, deepseek}) {

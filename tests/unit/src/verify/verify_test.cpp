@@ -21,7 +21,7 @@ std::string checksum_of(const std::string& file, const Tensor& t, int64_t expert
 
 }  // namespace
 
-TEST_CASE("bytes find a flipped bit anywhere in the packed tensors, with checksums to match") {
+TEST_CASE("bytes find a flipped bit anywhere in the packed tensors, with checksums to match", "[long]") {
   for (const char* file : {gpt_oss, deepseek}) {
     MisreadPair pair(file);
     pair.pack(on_cpu[0]);
