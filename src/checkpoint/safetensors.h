@@ -52,6 +52,15 @@ struct Tensor {
   int64_t bytes = 0;
 };
 
+/// Bytes [offset, offset + bytes) of a tensor.
+struct TensorRange {
+  const Tensor* tensor = nullptr;
+  int64_t offset = 0, bytes = 0;
+  /// The offset in the tensor's file.
+  int64_t in_file() const { return tensor->offset + offset; }
+  friend bool operator==(const TensorRange&, const TensorRange&) = default;
+};
+
 /// "F8_E8M0 [2, 96]".
 std::string describe(Dtype dtype, const std::vector<int64_t>& shape);
 

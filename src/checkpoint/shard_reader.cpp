@@ -20,18 +20,16 @@ DirectFile ShardReader::open_to_read(size_t shard) {
   return file;
 }
 
-void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to,
-                       const DirectFile::BlockSink& sink) const {
-  files_.get(size_t(t.file))->read(to, bytes, t.offset + offset, sink);
+void ShardReader::read(const TensorRange& r, void* to, const DirectFile::BlockSink& sink) const {
+  files_.get(size_t(r.tensor->file))->read(to, r.bytes, r.in_file(), sink);
 }
 
 void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink) const {
   for (size_t i = 0; i < ranges.size();) {
     const int file = ranges[i].tensor->file;
-    const int64_t begin = ranges[i].tensor->offset + ranges[i].offset;
+    const int64_t begin = ranges[i].in_file();
     int64_t end = begin;
-    for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
-         ++i)
+    for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].in_file() == end; ++i)
       end += ranges[i].bytes;
     files_.get(size_t(file))->read(to, end - begin, begin, sink);
     to += end - begin;
@@ -42,16 +40,16 @@ std::unique_ptr<PageCacheMap> ShardReader::map(Device& device, std::span<const T
   int64_t begin = INT64_MAX, end = 0, bytes = 0;
   for (const TensorRange& r : ranges) {
     if (r.tensor->file != ranges[0].tensor->file) return nullptr;
-    begin = std::min(begin, r.tensor->offset + r.offset);
-    end = std::max(end, r.tensor->offset + r.offset + r.bytes);
+    begin = std::min(begin, r.in_file());
+    end = std::max(end, r.in_file() + r.bytes);
     bytes += r.bytes;
   }
   if (end - begin > 2 * bytes) return nullptr;
   return map_to_read(device, *files_.get(size_t(ranges[0].tensor->file)), end - begin, begin);
 }
 
-bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
-  return files_.get(size_t(t.file))->is_cached(bytes, t.offset + offset);
+bool ShardReader::is_cached(const TensorRange& r) const {
+  return files_.get(size_t(r.tensor->file))->is_cached(r.bytes, r.in_file());
 }
 
 void ShardReader::check_unchanged() const {

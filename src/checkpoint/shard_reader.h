@@ -11,26 +11,20 @@
 
 namespace mxfp4 {
 
-/// Bytes [offset, offset + bytes) of a tensor.
-struct TensorRange {
-  const Tensor* tensor;
-  int64_t offset, bytes;
-};
-
 /// The shards' data. Shards are opened if needed, and can be read from any thread.
 class ShardReader {
  public:
   /// room: decides which of the shards' pages stay in the page cache.
   explicit ShardReader(const Checkpoint& checkpoint, CacheRoom room = {});
-  /// Reads bytes [offset, offset + bytes) of a tensor, like DirectFile::read.
-  void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::BlockSink& sink = {}) const;
+  /// Like DirectFile::read.
+  void read(const TensorRange& range, void* to, const DirectFile::BlockSink& sink = {}) const;
   /// Reads ranges in order. Adjacent ranges of a shard are read in one call.
   void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink = {}) const;
   /// Maps one range of the page cache that contains all ranges. Null if it would contain much other data, or if the
   /// ranges are in several shards. A byte's position in the mapping is its offset in the shard.
   std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
   /// See DirectFile::is_cached.
-  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
+  bool is_cached(const TensorRange& range) const;
   /// DirectFile::reads_past_cache() of the tensor's shard.
   bool reads_past_cache(const Tensor& t) const { return files_.get(size_t(t.file))->reads_past_cache(); }
   /// Throws Error{input} if a shard was replaced, or if its size or mtime has changed. Throws Error{io} if a shard is

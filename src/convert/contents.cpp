@@ -9,8 +9,8 @@
 #include "src/checkpoint/shard_reader.h"
 #include "src/convert/zero_runs.h"
 #include "src/models/layer_names.h"
-#include "src/packed/manifest.h"
-#include "src/plan/transfer.h"
+#include "src/packed/checksums.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -184,36 +184,32 @@ class Contents {
   void look_at_packed() {
     for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
       const PackedTensor& t = plan_.packed[i];
-      const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
-      const bool is_matrix = t.part == Part::codes || t.part == Part::scales;
-      for (size_t e = 0; e < experts.size() && is_matrix; ++e) {
-        const auto pieces = pieces_of(t, experts[e]);
-        for (size_t p = 0; p < pieces.size(); ++p) look_at_matrix(sums_.packed[i], t, int64_t(e), int(p), pieces[p]);
-      }
+      const int64_t experts = int64_t(plan_.model->layers[size_t(t.layer)].experts.size());
+      const SourceSums& sums = sums_.packed[i].sources;
+      if (t.part == Part::codes || t.part == Part::scales)
+        for (const Piece& p : pieces_in(plan_, t, 0, experts).list) look_at_matrix(sums, p);
       const auto sources = sources_of(plan_, t);
-      const int64_t stacked = int64_t(sums_.packed[i].sources.empty() ? 1 : sums_.packed[i].sources[0].size());
       for (size_t s = 0; s < sources.size(); ++s) {
-        look_at_numbers(*sources[s], sums_.packed[i].marks[s]);
-        look_for_holes(*sources[s], sums_.packed[i].marks[s], sources[s]->bytes / std::max<int64_t>(1, stacked));
+        look_at_numbers(*sources[s], sums.marks[s]);
+        look_for_holes(*sources[s], sums.marks[s], sources[s]->bytes / int64_t(sums.hashes[s].size()));
       }
     }
   }
 
-  void look_at_matrix(const Checksums::Packed& sums, const PackedTensor& t, int64_t expert, int piece, const Slice& s) {
-    const SourceIndex at = source_index(plan_, t, expert, piece);
-    if (!is_zeros(sums.sources[at.tensor][at.piece], s.piece_bytes)) return;
-    const bool is_stacked = s.piece_bytes < s.tensor->bytes;
-    experts_.add(plan_.checkpoint->where(*s.tensor) + (is_stacked ? fmt::format(", expert {}", expert) : ""));
+  void look_at_matrix(const SourceSums& sums, const Piece& p) {
+    if (!is_zeros(sums.hashes[p.tensor][p.number], p.range.bytes)) return;
+    const bool is_stacked = p.range.bytes < p.range.tensor->bytes;
+    experts_.add(plan_.checkpoint->where(*p.range.tensor) + (is_stacked ? fmt::format(", expert {}", p.expert) : ""));
   }
 
   void look_at_copied() {
     const bool skips_norms = centres_norms_on_zero(plan_);
     for (size_t i = 0; i < plan_.copied.size(); ++i) {
       const Tensor& t = *plan_.copied[i].source;
-      look_at_numbers(t, sums_.copied_marks[i]);
-      look_for_holes(t, sums_.copied_marks[i], t.bytes);
+      look_at_numbers(t, sums_.copied.marks[i]);
+      look_for_holes(t, sums_.copied.marks[i], t.bytes);
       Kind* kind = is_matrix(t) || is_scales(t) ? &matrices_ : is_norm(t) && !skips_norms ? &norms_ : nullptr;
-      if (kind && is_zeros(sums_.copied[i], t.bytes)) kind->add(plan_.checkpoint->where(t));
+      if (kind && is_zeros(sums_.copied.hashes[i], t.bytes)) kind->add(plan_.checkpoint->where(t));
     }
   }
 
@@ -270,7 +266,7 @@ class Contents {
 
 void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
   while (bytes > 0 && next_ < pieces_.size()) {
-    const Piece& piece = pieces_[next_];
+    const Numbers& piece = pieces_[next_];
     const Exponent e = exponent_of(piece.dtype);
     int64_t taken = std::min(bytes, piece.bytes - taken_);
     if (piece.zeros && in_split_ == 0) mark_zeros(data, taken, piece.zeros, piece.marks);
@@ -289,37 +285,32 @@ void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
   }
 }
 
-NumberScanner copy_scanner(const Plan& plan, std::span<const CopyPiece> pieces, Checksums& sums) {
-  std::vector<NumberScanner::Piece> list;
-  for (const CopyPiece& p : pieces) {
-    const Tensor& t = *plan.copied[size_t(p.copied)].source;
-    list.push_back({numbers_of(t), p.bytes, &sums.copied_marks[size_t(p.copied)], marked_zeros_of_copied(plan, t)});
+NumberScanner source_scanner(const Pieces& pieces, Checksums& sums) {
+  SourceSums& sources = sums.sources_of(pieces);
+  std::vector<NumberScanner::Numbers> list;
+  for (const Piece& p : pieces.list) {
+    const Tensor& t = *p.range.tensor;
+    const bool is_bias = pieces.tensor && pieces.tensor->part == Part::bias;
+    list.push_back({.dtype = pieces.tensor && !is_bias ? Dtype::U8
+                             : is_bias                 ? t.dtype
+                                                       : numbers_of(t),
+                    .bytes = p.range.bytes,
+                    .marks = &sources.marks_of(p),
+                    .zeros = !pieces.tensor ? marked_zeros_of_copied(pieces.plan, t)
+                             : is_bias      ? 0
+                                            : marked_zeros(pieces.plan, t, p.range.bytes)});
   }
   return NumberScanner(std::move(list));
 }
 
-NumberScanner packed_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
-  std::vector<NumberScanner::Piece> list;
-  for (const PieceAt& p : pieces.list) {
-    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
-    const bool is_bias = plan.packed[target].part == Part::bias;
-    list.push_back({is_bias ? p.slice.tensor->dtype : Dtype::U8, p.slice.piece_bytes,
-                    &sums.packed[target].marks[at.tensor],
-                    is_bias ? 0 : marked_zeros(plan, *p.slice.tensor, p.slice.piece_bytes)});
-  }
-  return NumberScanner(std::move(list));
-}
-
-void probe_zeros(const ShardReader& reader, const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
+void probe_zeros(const ShardReader& reader, const Pieces& pieces, Checksums& sums) {
   constexpr int64_t step = 256 << 10, block = 4 << 10;
   std::vector<uint8_t> data(size_t(block), 0);
-  for (const PieceAt& p : pieces.list) {
-    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
-    for (int64_t offset = 0; offset + block <= p.slice.piece_bytes; offset += step) {
-      reader.read(*p.slice.tensor, p.slice.piece + offset, block, data.data());
-      mark_zeros(data.data(), block, block, &sums.packed[target].marks[at.tensor]);
+  for (const Piece& p : pieces.list)
+    for (int64_t offset = 0; offset + block <= p.range.bytes; offset += step) {
+      reader.read({p.range.tensor, p.range.offset + offset, block}, data.data());
+      mark_zeros(data.data(), block, block, &sums.sources_of(pieces).marks_of(p));
     }
-  }
 }
 
 bool check_contents(const Plan& plan, const Checksums& sums, const ShardReader* reader, bool allowed,

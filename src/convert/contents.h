@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "src/checkpoint/safetensors.h"
@@ -14,7 +13,6 @@
 namespace mxfp4 {
 
 struct Checksums;
-struct CopyPiece;
 struct Pieces;
 struct Plan;
 class ShardReader;
@@ -25,30 +23,28 @@ class NumberScanner {
  public:
   /// A piece with numbers of one dtype, and its tensor's marks. Integers and MXFP4 codes are not checked for NaN and
   /// infinity.
-  struct Piece {
+  struct Numbers {
     Dtype dtype;
     int64_t bytes;
     uint8_t* marks;
     int64_t zeros = 0;  // block size to mark; every run of two blocks is found. 0: does not mark zeros
   };
-  explicit NumberScanner(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {}
+  explicit NumberScanner(std::vector<Numbers> pieces) : pieces_(std::move(pieces)) {}
   void operator()(const uint8_t* data, int64_t bytes);
 
  private:
-  std::vector<Piece> pieces_;
+  std::vector<Numbers> pieces_;
   size_t next_ = 0;
   int64_t taken_ = 0;  // of the next piece
   uint8_t split_[4];   // the first bytes of a number that continues in the next block
   int64_t in_split_ = 0;
 };
 
-/// Scans pieces of copied tensors, in the order of copy_hasher().
-NumberScanner copy_scanner(const Plan& plan, std::span<const CopyPiece> pieces, Checksums& sums);
-/// Scans packed pieces, in the order of source_hasher().
-NumberScanner packed_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
+/// Scans the pieces of a job, in the order of source_hasher().
+NumberScanner source_scanner(const Pieces& pieces, Checksums& sums);
 
 /// Marks zeros in pieces that no CPU has read. It samples a few bytes of each piece, so it finds large holes only.
-void probe_zeros(const ShardReader& reader, const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
+void probe_zeros(const ShardReader& reader, const Pieces& pieces, Checksums& sums);
 
 /// Reports unintended contents, a line for each kind, as errors or, if `allowed`, as warnings. Returns true if there
 /// are none. Ignores tensors without checksums. `reader`: of the checkpoint; null: does not look for holes.

@@ -9,8 +9,9 @@
 #include "src/convert/job_batches.h"
 #include "src/io/cached_pages.h"
 #include "src/packed/add_set.h"
-#include "src/plan/deal.h"
+#include "src/plan/jobs.h"
 #include "src/plan/rewrite.h"
+#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 
@@ -20,9 +21,6 @@ namespace {
 constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
 constexpr int64_t copied_at_once = int64_t(8) << 20;  // fits into a packing job's buffer
 constexpr int most_named = 20;
-
-/// The offset of a piece in its file.
-int64_t offset_of(const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; }
 
 }  // namespace
 
@@ -55,8 +53,7 @@ void Conversion::run() {
 }
 
 void Conversion::carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress) {
-  std::vector<TensorRange> ends;
-  for (const auto& batch : batches) ends.push_back(last_range(plan_, plan_.jobs[size_t(batch.back())]));
+  std::vector<TensorRange> ends = last_ranges(plan_, batches);
   if (hashes_) hashes_->set_jobs(ends);
   JobOrder order = order_in_source(hashes_ ? std::vector<TensorRange>() : std::move(ends), source_.reader());
   const auto work = [&](Worker& worker, int64_t) {
@@ -138,8 +135,7 @@ std::vector<int64_t> Conversion::jobs_left() {
   if (count > 0) {
     Progress progress("checking", count, "steps");
     run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      good[size_t(i)] = done[size_t(i)] &&
-                        std::visit([&](const auto& job) { return is_on_disk(worker, job); }, plan_.jobs[size_t(i)]);
+      good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
       progress.add(done[size_t(i)]);
     });
   }
@@ -168,30 +164,16 @@ void Conversion::note_damaged(const std::vector<bool>& done, const std::vector<u
   }
 }
 
-bool Conversion::is_on_disk(Worker& worker, const PackJob& job) {
-  for (size_t i = job.target; i < job.target + plan_.tp.ranks.size(); ++i) {
-    const PackedTensor& t = plan_.packed[i];
-    for (int64_t e = job.begin; e < job.end; ++e)
-      if (!has_hash(worker, size_t(t.file), t.offset + e * t.slice_bytes, t.slice_bytes,
-                    sums_.packed[i].slices[size_t(e)]))
-        return false;
+bool Conversion::is_on_disk(Worker& worker, const Job& job) {
+  const std::vector<FileRange> ranges = output_of(plan_, job);
+  const std::vector<Hash*> hashes = output_hashes(plan_, job, sums_);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const auto& [file, offset, bytes] = ranges[i];
+    uint8_t* data = worker.packed.reserve(bytes);
+    files_.get(size_t(file))->read(data, bytes, offset);
+    if (!XXH128_isEqual(hash_bytes(data, bytes), *hashes[i])) return false;
   }
   return true;
-}
-
-bool Conversion::is_on_disk(Worker& worker, const CopyJob& job) {
-  for (const CopyPiece& p : plan_.pieces_of(job)) {
-    const CopiedTensor& t = plan_.copied[size_t(p.copied)];
-    const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
-    if (t.file && !has_hash(worker, size_t(*t.file), t.offset + p.begin, p.bytes, sum)) return false;
-  }
-  return true;
-}
-
-bool Conversion::has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash) {
-  uint8_t* data = worker.packed.reserve(bytes);
-  files_.get(file)->read(data, bytes, offset);
-  return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
 }
 
 void Conversion::drop_if_refused(const std::function<void()>& work) {
@@ -251,53 +233,54 @@ uint8_t* Conversion::packed_buffer(Worker& worker, int64_t bytes, int64_t offset
 }
 
 int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
-  const std::span<const CopyPiece> pieces = plan_.pieces_of(job);
-  PassedBytes passed{copy_hasher(pieces, sums_), copy_scanner(plan_, pieces, sums_)};
-  if (pieces.size() > 1) return copy(worker, pieces, passed);
-  const CopyPiece& piece = pieces[0];
-  const int64_t origin = plan_.copied[size_t(piece.copied)].offset + piece.begin;
+  const Pieces pieces = pieces_in(plan_, job);
+  PassedBytes passed{source_hasher(pieces, sums_), source_scanner(pieces, sums_)};
+  if (pieces.list.size() > 1) return copy(worker, pieces, passed);
+  const Piece& piece = pieces.list[0];
+  const int64_t origin = plan_.copied[piece.tensor].offset + piece.range.offset;
   int64_t done = 0;
-  while (done < piece.bytes && !failed_) {  // parts end at page boundaries of the written file
+  while (done < piece.range.bytes && !failed_) {  // parts end at page boundaries of the written file
     const int64_t most = copied_at_once - (origin + done) % DirectFile::page;
-    const CopyPiece part{piece.copied, piece.begin + done, std::min(piece.bytes - done, most)};
-    done += copy(worker, {&part, 1}, passed);
+    Pieces part = pieces;
+    part.source_bytes = std::min(piece.range.bytes - done, most);
+    part.list[0].range = {piece.range.tensor, piece.range.offset + done, part.source_bytes};
+    done += copy(worker, part, passed);
   }
   return done;
 }
 
-int64_t Conversion::copy(Worker& worker, std::span<const CopyPiece> pieces, PassedBytes& passed) {
+int64_t Conversion::copy(Worker& worker, const Pieces& pieces, PassedBytes& passed) {
   if (failed_) return 0;
-  const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
-  const int64_t offset = first.offset + pieces[0].begin;
-  int64_t bytes = 0;
-  for (const CopyPiece& p : pieces) bytes += p.bytes;
-  const bool is_written = first.file && !is_linked_[size_t(*first.file)];
-  const bool lies_as_written = is_written && files_.get(size_t(*first.file))->writes_pages();
-  uint8_t* data = source_buffer(worker, bytes, lies_as_written ? offset : first.source->offset + pieces[0].begin);
+  const Piece& first = pieces.list.front();
+  const CopiedTensor& t = plan_.copied[first.tensor];
+  const int64_t offset = t.offset + first.range.offset;
+  const bool is_written = t.file && !is_linked_[size_t(*t.file)];
+  const bool lies_as_written = is_written && files_.get(size_t(*t.file))->writes_pages();
+  uint8_t* data = source_buffer(worker, pieces.source_bytes, lies_as_written ? offset : first.range.in_file());
   const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t size) {
     phases_.time(Phase::hash, [&] { passed.hasher(block, size), passed.scanner(block, size); });
   };
-  phases_.time(Phase::read, [&] { source_.read_copied(plan_, pieces, data, sink); });
-  if (is_written) write(*first.file, data, bytes, offset);
-  return bytes;
+  phases_.time(Phase::read, [&] { source_.read(worker, pieces, data, sink); });
+  if (is_written) write(*t.file, data, pieces.source_bytes, offset);
+  return pieces.source_bytes;
 }
 
 int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& counts) {
   const PackedTensor& t = plan_.packed[job.target];
   if (failed_ && t.part != Part::scales) return 0;
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-  PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
+  PieceHasher hasher = source_hasher(pieces, sums_);
   const bool sees_source = pieces.are_canonical() && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
   // A GPU reads rows from a page boundary. The CPU reads from any address, so the rows are read directly to their
   // place.
-  uint8_t* source =
-      source_buffer(worker, pieces.source_bytes, worker.device->makes_checksums() ? 0 : offset_of(pieces.list.front()));
-  NumberScanner scanner = packed_scanner(plan_, job.target, pieces, sums_);
+  uint8_t* source = source_buffer(worker, pieces.source_bytes,
+                                  worker.device->makes_checksums() ? 0 : pieces.list.front().range.in_file());
+  NumberScanner scanner = source_scanner(pieces, sums_);
   const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t size) {
     phases_.time(Phase::hash, [&] { hasher(block, size), scanner(block, size); });
   };
-  phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, by_device ? nullptr : sink); });
+  phases_.time(Phase::read, [&] { source_.read(worker, pieces, source, by_device ? nullptr : sink); });
   if (by_device) scanner(source, pieces.source_bytes);
   Input input{pieces, canonical_form(worker, job, pieces, source, counts), counts, {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
@@ -326,18 +309,18 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ba
   if (!source) return 0;
   const auto written = phases_.time(Phase::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
   if (!written) return 0;
-  const int64_t origin = offset_of(pieces.list.front());
-  for (PieceAt& p : pieces.list) p.canonical_at = offset_of(p) - origin;
+  const int64_t origin = pieces.list.front().range.in_file();
+  for (Piece& p : pieces.list) p.canonical_at = p.range.in_file() - origin;
   const uint8_t* const canonical = source->at(origin);
   uint8_t* const packed = written->at(offset);
-  const PieceHasher from = source_hasher(plan_, target, pieces, sums_);
+  const PieceHasher from = source_hasher(pieces, sums_);
   const PieceHasher to = slice_hasher(plan_, target, begin, end, sums_);
   DeviceSums sums;
   sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
   phases_.time(Phase::pack, [&] { pack_experts(pieces, t, *worker.device, canonical, packed, sums.wanted()); });
   if (!sums.are_made()) return 0;  // the CPU cannot read the mapped pages: see PageCacheMap::at()
-  if (const ShardReader* reader = source_.reader()) probe_zeros(*reader, plan_, target, pieces, sums_);
+  if (const ShardReader* reader = source_.reader()) probe_zeros(*reader, pieces, sums_);
   sums.store();
   in_place_bytes_ += bytes;
   return bytes;
@@ -349,7 +332,7 @@ bool Conversion::device_makes_checksums(const Worker& worker) const {
 
 std::vector<uint8_t> Conversion::canonical_scales(Worker& worker, const Pieces& codes) {
   return load_canonical(scales_beside(codes), [&](const Pieces& pieces, uint8_t* to) {
-    phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, to); });
+    phases_.time(Phase::read, [&] { source_.read(worker, pieces, to); });
   });
 }
 
@@ -385,16 +368,16 @@ void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t off
 
 const uint8_t* Conversion::canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
                                           JobCounts& counts) {
-  const PackedTensor& t = pieces.tensor;
+  const PackedTensor& t = *pieces.tensor;
   const bool same = pieces.are_canonical();
   if (same && t.part != Part::scales) return source;
   uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
-  for (const PieceAt& p : pieces.list)
+  for (const Piece& p : pieces.list)
     check_scales(job, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical), counts);
   return canonical;
 }
 
-void Conversion::check_scales(const PackJob& job, const PieceAt& p, const ScaleReport& r, JobCounts& counts) {
+void Conversion::check_scales(const PackJob& job, const Piece& p, const ScaleReport& r, JobCounts& counts) {
   const PackedTensor& t = plan_.packed[job.target];
   if (t.part == Part::residual) return;  // derived from scales that are checked elsewhere
   counts.zero_scales += r.zero;
@@ -404,31 +387,31 @@ void Conversion::check_scales(const PackJob& job, const PieceAt& p, const ScaleR
     complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
   else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
     complain(t, p, at, "scale 0.0 over codes that are not zero");
-  uint8_t& marks = sums_.packed[job.target].marks[source_index(plan_, t, p.expert, p.piece).tensor];
+  uint8_t& marks = sums_.packed[job.target].sources.marks_of(p);
   std::atomic_ref(marks).fetch_or(mark::float_zero, std::memory_order_relaxed);  // shared by jobs of a stacked tensor
 }
 
-int64_t Conversion::first_nonzero_group(const PackedTensor& t, const PieceAt& p) {
+int64_t Conversion::first_nonzero_group(const PackedTensor& t, const Piece& p) {
   const Expert& e = plan_.model->layers[size_t(t.layer)].experts[size_t(p.expert)];
-  const Slice& codes = t.role == Role::w2 ? e.down.codes : p.piece == 1 ? e.up.codes : e.gate.codes;
-  std::vector<float> scales(size_t(p.slice.piece_bytes / 4));
+  const TensorRange codes = (t.role == Role::w2 ? e.down : p.view == 1 ? e.up : e.gate).codes.piece;
+  std::vector<float> scales(size_t(p.range.bytes / 4));
   const ShardReader& reader = *source_.reader();
-  reader.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, scales.data());
+  reader.read(p.range, scales.data());
   for (size_t i = 0; i < scales.size(); ++i) {
     if (scales[i] != 0) continue;
     uint8_t bytes[group / 2];
-    reader.read(*codes.tensor, codes.piece + int64_t(i) * group / 2, group / 2, bytes);
+    reader.read({codes.tensor, codes.offset + int64_t(i) * group / 2, group / 2}, bytes);
     for (uint8_t b : bytes)
       if (b & 0x77) return int64_t(i);
   }
   return -1;
 }
 
-void Conversion::complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what) {
+void Conversion::complain(const PackedTensor& t, const Piece& p, int64_t index, const std::string& what) {
   const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
   const int64_t columns = (t.role == Role::w2 ? layer.intermediate : layer.hidden) / group;
   const std::lock_guard lock(mutex_);
-  problems_.error(plan_.checkpoint->where(*p.slice.tensor), "expert {}, row {}, group {}: {}", p.expert,
+  problems_.error(plan_.checkpoint->where(*p.range.tensor), "expert {}, row {}, group {}: {}", p.expert,
                   index / columns, index % columns, what);
   failed_ = true;
 }

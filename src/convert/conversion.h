@@ -20,9 +20,10 @@
 #include "src/device/pipeline.h"
 #include "src/io/open_files.h"
 #include "src/io/output.h"
+#include "src/packed/checksums.h"
 #include "src/packed/manifest.h"
 #include "src/packed/source.h"
-#include "src/plan/transfer.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -87,10 +88,8 @@ class Conversion {
   std::vector<int64_t> jobs_left();
   /// Reports files in which bytes of finished jobs are damaged.
   void note_damaged(const std::vector<bool>& done, const std::vector<uint8_t>& good) const;
-  bool is_on_disk(Worker& worker, const PackJob& job);
-  bool is_on_disk(Worker& worker, const CopyJob& job);
-  /// Whether a range of an output file has this hash.
-  bool has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash);
+  /// Whether everything that the job wrote has its checksum.
+  bool is_on_disk(Worker& worker, const Job& job);
   /// Calls work(). If the source cannot be packed, or has changed, the finished jobs are discarded before the error is
   /// thrown.
   void drop_if_refused(const std::function<void()>& work);
@@ -106,7 +105,7 @@ class Conversion {
     NumberScanner scanner;
   };
   /// Copies consecutive pieces, or a part of one piece.
-  int64_t copy(Worker& worker, std::span<const CopyPiece> pieces, PassedBytes& passed);
+  int64_t copy(Worker& worker, const Pieces& pieces, PassedBytes& passed);
   /// Records the largest buffers that these jobs need.
   void measure(const std::vector<int64_t>& jobs);
   /// Reserve the worker's source and packed buffers, see Buffer::reserve(). The first reservation is as large as any
@@ -142,11 +141,11 @@ class Conversion {
   /// Converts the pieces to canonical form; returns `source` itself if the bytes are the same.
   const uint8_t* canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
                                 JobCounts& counts);
-  void check_scales(const PackJob& job, const PieceAt& p, const ScaleReport& r, JobCounts& counts);
+  void check_scales(const PackJob& job, const Piece& p, const ScaleReport& r, JobCounts& counts);
   /// The index of the piece's first scale 0.0 with a nonzero code, or -1.
-  int64_t first_nonzero_group(const PackedTensor& t, const PieceAt& p);
+  int64_t first_nonzero_group(const PackedTensor& t, const Piece& p);
   /// Reports file, tensor, expert, row and group of scale `index` of a piece.
-  void complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what);
+  void complain(const PackedTensor& t, const Piece& p, int64_t index, const std::string& what);
 
   const Plan& plan_;
   const ConvertOptions& options_;

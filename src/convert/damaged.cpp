@@ -8,7 +8,9 @@
 #include "src/checkpoint/shard_reader.h"
 #include "src/convert/unchanged.h"
 #include "src/device/pipeline.h"
+#include "src/packed/checksums.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -28,7 +30,7 @@ Check check_of_packed(const PackedSet& set, size_t i, Checksums& sums) {
     PieceHasher hasher = slice_hasher(set.plan, i, 0, experts, sums);
     uint8_t* to = worker.packed.reserve(t.slice_bytes);
     for (int64_t e = 0; e < experts; ++e)
-      reader.read(set.stored[i], e * t.slice_bytes, t.slice_bytes, to, std::ref(hasher));
+      reader.read({&set.stored[i], e * t.slice_bytes, t.slice_bytes}, to, std::ref(hasher));
   };
   const auto has_checksum = [&set, i, &sums] {
     return to_hex(hash_of_pieces(sums.packed[i].slices)) == set.checksums[i];
@@ -39,15 +41,16 @@ Check check_of_packed(const PackedSet& set, size_t i, Checksums& sums) {
 Check check_of_copied(const PackedCheckpoint& out, size_t i, Checksums& sums) {
   const Plan& plan = out.sets.front().plan;
   const auto read = [&out, &plan, i, &sums](Worker& worker, const ShardReader& reader) {
-    for (const CopyPiece& piece : plan.copy_pieces) {
-      if (size_t(piece.copied) != i) continue;
-      PieceHasher hasher = copy_hasher({&piece, 1}, sums);
-      reader.read(out.copied[i], piece.begin, piece.bytes, worker.packed.reserve(piece.bytes), std::ref(hasher));
+    for (size_t p = 0; p < plan.copy_pieces.size(); ++p) {
+      const auto& [copied, range] = plan.copy_pieces[p];
+      if (copied != i) continue;
+      PieceHasher hasher = source_hasher(pieces_in(plan, CopyJob{p, p + 1}), sums);
+      reader.read({&out.copied[i], range.offset, range.bytes}, worker.packed.reserve(range.bytes), std::ref(hasher));
     }
   };
   const auto has_checksum = [&out, &plan, i, &sums] {
     const Hash expected = out.manifest.checksum_of(plan.copied[i].source->name);
-    return bool(XXH128_isEqual(hash_of_pieces(sums.copied[i]), expected));
+    return bool(XXH128_isEqual(hash_of_pieces(sums.copied.hashes[i]), expected));
   };
   return {&out.copied[i], read, has_checksum};
 }

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "src/plan/pieces.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -39,15 +41,10 @@ int64_t JobOrder::take(int64_t job) {
   return job;
 }
 
-TensorRange last_range(const Plan& plan, const Job& job) {
-  if (const auto* copy = std::get_if<CopyJob>(&job)) {
-    const CopyPiece& p = plan.pieces_of(*copy).back();
-    return {plan.copied[size_t(p.copied)].source, p.begin, p.bytes};
-  }
-  const auto& pack = std::get<PackJob>(job);
-  const PackedTensor& t = plan.packed[pack.target];
-  const Slice s = pieces_of(t, plan.model->layers[size_t(t.layer)].experts[size_t(pack.end - 1)]).back();
-  return {s.tensor, s.piece, s.piece_bytes};
+std::vector<TensorRange> last_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches) {
+  std::vector<TensorRange> ends;
+  for (const auto& batch : batches) ends.push_back(pieces_in(plan, plan.jobs[size_t(batch.back())]).list.back().range);
+  return ends;
 }
 
 JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reader) {
@@ -55,13 +52,12 @@ JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reade
   std::iota(in_source.begin(), in_source.end(), 0);
   const auto place = [&](int64_t i) {
     const TensorRange& r = ends[size_t(i)];
-    return std::pair(r.tensor->file, r.tensor->offset + r.offset);
+    return std::pair(r.tensor->file, r.in_file());
   };
   std::sort(in_source.begin(), in_source.end(), [&](int64_t a, int64_t b) { return place(a) < place(b); });
   const bool past_cache = reader && !ends.empty() && reader->reads_past_cache(*ends[size_t(in_source[0])].tensor);
   const auto is_cached = [ends = std::move(ends), reader](int64_t i) {
-    const TensorRange& r = ends[size_t(i)];
-    return !reader || reader->is_cached(*r.tensor, r.offset, r.bytes);
+    return !reader || reader->is_cached(ends[size_t(i)]);
   };
   return {std::move(in_source), is_cached, past_cache};
 }

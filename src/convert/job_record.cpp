@@ -3,8 +3,8 @@
 #include <atomic>
 #include <sstream>
 
-#include "src/packed/manifest.h"
-#include "src/plan/transfer.h"
+#include "src/packed/checksums.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -13,22 +13,13 @@ namespace {
 /// Calls use_hash(Hash&) for every checksum of the job, and use_marks(uint8_t&) for every tensor it may mark, in order.
 template <class UseHash, class UseMarks>
 void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, UseMarks use_marks) {
-  if (const auto* copy = std::get_if<CopyJob>(&job)) {
-    for (const CopyPiece& p : plan.pieces_of(*copy)) {
-      use_hash(sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)]);
-      use_marks(sums.copied_marks[size_t(p.copied)]);
-    }
-    return;
-  }
-  const auto& [target, begin, end] = std::get<PackJob>(job);
-  const PackedTensor& t = plan.packed[target];
-  Checksums::Packed& packed = sums.packed[target];
-  for (size_t r = 0; r < plan.tp.ranks.size(); ++r)
-    for (int64_t e = begin; e < end; ++e) use_hash(sums.packed[target + r].slices[size_t(e)]);
-  for (const PieceAt& p : pieces_in(plan, t, begin, end).list) {
-    const SourceIndex at = source_index(plan, t, p.expert, p.piece);
-    use_hash(packed.sources[at.tensor][at.piece]);
-    use_marks(packed.marks[at.tensor]);
+  if (std::holds_alternative<PackJob>(job))  // a copied piece has one checksum
+    for (Hash* hash : output_hashes(plan, job, sums)) use_hash(*hash);
+  const Pieces pieces = pieces_in(plan, job);
+  SourceSums& sources = sums.sources_of(pieces);
+  for (const Piece& p : pieces.list) {
+    use_hash(sources.hash_of(p));
+    use_marks(sources.marks_of(p));
   }
 }
 

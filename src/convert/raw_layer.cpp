@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/checkpoint/shard_reader.h"
 #include "src/device/pipeline.h"
+#include "src/packed/checksums.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/plan/canonical.h"
 #include "src/plan/transfer.h"
@@ -154,7 +155,7 @@ class RawLayer {
     const PackedTensor& t = plan_.packed[raw.index];
     uint8_t* packed = worker.packed.reserve(t.slice_bytes);
     PieceHasher hasher = slice_hasher(plan_, raw.index, expert, expert + 1, sums_);
-    reader_.read(set_.stored[raw.index], expert * t.slice_bytes, t.slice_bytes, packed, std::ref(hasher));
+    reader_.read({&set_.stored[raw.index], expert * t.slice_bytes, t.slice_bytes}, packed, std::ref(hasher));
     const bool other = t.parameter->values || (t.part == Part::bias && t.parameter->dtype == Dtype::F32);
     std::vector<uint8_t> canonical(size_t(other ? raw.shape.bytes() : 0));
     uint8_t* const place = data_ + raw.printed.offset + expert * (raw.printed.bytes / experts(t));

@@ -10,11 +10,12 @@
 #include "src/base/log.h"
 #include "src/checkpoint/companion.h"
 #include "src/device/pipeline.h"
+#include "src/packed/checksums.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
 #include "src/packed/source_headers.h"
-#include "src/plan/transfer.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -93,20 +94,9 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
   Checksums sums(plan);
   run_jobs(int64_t(plan.jobs.size()), threads, [&](Worker& worker, int64_t j) {
     if (!wanted[size_t(j)]) return;
-    const Job& job = plan.jobs[size_t(j)];
-    if (const auto* copy = std::get_if<CopyJob>(&job)) {
-      for (const CopyPiece& p : plan.pieces_of(*copy)) {
-        uint8_t* data = worker.source.reserve(p.bytes);
-        PieceHasher hasher = copy_hasher({&p, 1}, sums);
-        source.read_copied(plan, {&p, 1}, data, std::ref(hasher));
-      }
-      return;
-    }
-    const auto& [target, begin, end] = std::get<PackJob>(job);
-    const Pieces pieces = pieces_in(plan, plan.packed[target], begin, end);
-    uint8_t* data = worker.source.reserve(pieces.source_bytes);
-    PieceHasher hasher = source_hasher(plan, target, pieces, sums);
-    source.read_pieces(worker, pieces, data, std::ref(hasher));
+    const Pieces pieces = pieces_in(plan, plan.jobs[size_t(j)]);
+    PieceHasher hasher = source_hasher(pieces, sums);
+    source.read(worker, pieces, worker.source.reserve(pieces.source_bytes), std::ref(hasher));
   });
   source.check_unchanged();
   return sums;

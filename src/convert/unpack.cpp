@@ -11,11 +11,12 @@
 #include "src/convert/unpack_part.h"
 #include "src/device/pipeline.h"
 #include "src/io/open_files.h"
+#include "src/packed/checksums.h"
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/source.h"
-#include "src/plan/transfer.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -49,10 +50,7 @@ class Unpacking {
     progress.add(header_bytes_);
     run_jobs(
         int64_t(plan_.jobs.size()), options_.threads,
-        [&](Worker& worker, int64_t i) {
-          progress.add(std::visit([&](const auto& job) { return carry_out(worker, job); }, plan_.jobs[size_t(i)]));
-        },
-        devices_);
+        [&](Worker& worker, int64_t i) { progress.add(carry_out(worker, plan_.jobs[size_t(i)])); }, devices_);
     from_->check_unchanged();
     check_sums();
     files_.close_all([](size_t, DirectFile& f) { f.finish(); });
@@ -71,51 +69,40 @@ class Unpacking {
   bool is_wanted(const Tensor& t) const { return wanted_[size_t(restored(t).file)]; }
 
   /// Returns the number of bytes written.
-
-  int64_t carry_out(Worker& worker, const CopyJob& job) {
+  int64_t carry_out(Worker& worker, const Job& job) {
+    const auto* copy = std::get_if<CopyJob>(&job);
+    if (!copy) return restore(worker, pieces_in(plan_, job));
     int64_t done = 0;
-    for (const CopyPiece& piece : plan_.pieces_of(job)) {
-      const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
-      if (!is_wanted(*t.source)) continue;
-      const Tensor& to = restored(*t.source);
-      const int64_t offset = to.offset + piece.begin;
-      uint8_t* data = worker.packed.reserve(piece.bytes, offset);
-      PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
-      from_->read_copied(plan_, {&piece, 1}, data, std::ref(hasher));
-      files_.get(size_t(to.file))->write(data, piece.bytes, offset);
-      done += piece.bytes;
-    }
+    for (size_t i = copy->begin; i < copy->end; ++i) done += restore(worker, pieces_in(plan_, CopyJob{i, i + 1}));
     return done;
   }
 
-  int64_t carry_out(Worker& worker, const PackJob& job) {
-    const Pieces pieces = pieces_in(plan_, plan_.packed[job.target], job.begin, job.end);
-    const auto goes_into_it = [&](const PieceAt& p) { return is_wanted(*p.slice.tensor); };
-    if (std::none_of(pieces.list.begin(), pieces.list.end(), goes_into_it)) return 0;
-    uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
-    from_->read_pieces(worker, pieces, source, std::ref(hasher));
+  /// A copied piece is read into memory with the position within a page that direct writes need.
+  int64_t restore(Worker& worker, const Pieces& pieces) {
+    const auto is_in_wanted = [&](const Piece& p) { return is_wanted(*p.range.tensor); };
+    if (std::none_of(pieces.list.begin(), pieces.list.end(), is_in_wanted)) return 0;
+    const Piece& first = pieces.list.front();
+    const int64_t offset = pieces.tensor ? 0 : restored(*first.range.tensor).offset + first.range.offset;
+    uint8_t* source = worker.source.reserve(pieces.source_bytes, offset);
+    PieceHasher hasher = source_hasher(pieces, sums_);
+    from_->read(worker, pieces, source, std::ref(hasher));
     int64_t done = 0;
-    for (const PieceAt& p : pieces.list) {
-      if (!goes_into_it(p)) continue;
-      const Tensor& to = restored(*p.slice.tensor);
-      files_.get(size_t(to.file))->write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
-      done += p.slice.piece_bytes;
+    for (const Piece& p : pieces.list) {
+      if (!is_in_wanted(p)) continue;
+      const Tensor& to = restored(*p.range.tensor);
+      files_.get(size_t(to.file))->write(source + p.source_at, p.range.bytes, to.offset + p.range.offset);
+      done += p.range.bytes;
     }
     return done;
   }
 
   void check_sums() const {
     Problems problems;
-    const auto compare = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-      if (is_wanted(t) && !XXH128_isEqual(hash_of_pieces(pieces), manifest_.checksum_of(t.name)))
-        problems.error(source_.where(t), "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
-    };
-    for (size_t i = 0; i < plan_.copied.size(); ++i) compare(*plan_.copied[i].source, sums_.copied[i]);
-    for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
-      const auto sources = sources_of(plan_, plan_.packed[i]);
-      for (size_t s = 0; s < sources.size(); ++s) compare(*sources[s], sums_.packed[i].sources[s]);
-    }
+    each_source(plan_, sums_, [&](const SourceSum& s) {
+      if (is_wanted(s.tensor) && !XXH128_isEqual(hash_of_pieces(s.hashes), manifest_.checksum_of(s.tensor.name)))
+        problems.error(source_.where(s.tensor),
+                       "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
+    });
     problems.throw_if_any();
   }
 

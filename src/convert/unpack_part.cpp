@@ -9,6 +9,7 @@
 #include "src/convert/part_run.h"
 #include "src/convert/unchanged.h"
 #include "src/packed/add_set.h"
+#include "src/packed/checksums.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/source_headers.h"
 
@@ -30,7 +31,7 @@ Plan plan_of_shards(const PackedCheckpoint& packed) {
   for (const Tensor& t : source.tensors) plan.files[size_t(t.file)].bytes += t.bytes;
   for (size_t s = 0; s < plan.files.size(); ++s) {
     plan.copied.push_back({.source = nullptr, .file = int(s)});
-    plan.copy_pieces.push_back({.copied = int(s), .begin = 0, .bytes = plan.files[s].bytes});
+    plan.copy_pieces.push_back({.copied = s, .range = {.tensor = nullptr, .offset = 0, .bytes = plan.files[s].bytes}});
     plan.jobs.push_back(CopyJob{s, s + 1});
   }
   return plan;

@@ -55,7 +55,7 @@ ZeroRuns zero_runs(const ShardReader& reader, const Tensor& t, int64_t least, in
   std::vector<uint8_t> block(size_t(1) << 20);
   for (int64_t at = 0; at < t.bytes; at += int64_t(block.size())) {
     const int64_t bytes = std::min(int64_t(block.size()), t.bytes - at);
-    reader.read(t, at, bytes, block.data());
+    reader.read({&t, at, bytes}, block.data());
     for (auto i = block.begin(), end = i + bytes; i != end;) {
       const auto zero = std::find(i, end, 0), other = std::find_if(zero, end, [](uint8_t b) { return b != 0; });
       const int64_t from = at + (zero - block.begin());

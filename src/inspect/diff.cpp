@@ -11,6 +11,7 @@
 #include "src/inspect/diff_lines.h"
 #include "src/inspect/diff_side.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/plan/pieces.h"
 #include "src/plan/transfer.h"
 
 namespace mxfp4 {

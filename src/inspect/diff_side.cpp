@@ -25,7 +25,7 @@ std::string plain_name(std::string name) {
 
 std::string Side::read(const Tensor& t) const {
   std::string out(size_t(t.bytes), '\0');
-  reader->read(t, 0, t.bytes, out.data());
+  reader->read({&t, 0, t.bytes}, out.data());
   return out;
 }
 

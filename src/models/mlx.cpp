@@ -32,7 +32,7 @@ struct Words {
     const auto slice = [&](const Tensor* t) {
       if (!t) return Slice{};
       const int64_t piece = t->bytes / experts;
-      return Slice{t, expert * piece, piece, 0, piece / n};
+      return Slice{{t, expert * piece, piece}, 0, piece / n};
     };
     return {slice(codes), slice(scales), slice(bias)};
   }

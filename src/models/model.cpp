@@ -63,7 +63,7 @@ void collect_rest(const Checkpoint& ck, Model& model) {
   for (const MoeLayer& layer : model.layers)
     for (const Expert& e : layer.experts)
       for (const Projection* p : {&e.gate, &e.up, &e.down})
-        for (const Slice* s : {&p->codes, &p->scales, &p->bias}) taken.insert(s->tensor);
+        for (const Slice* s : {&p->codes, &p->scales, &p->bias}) taken.insert(s->piece.tensor);
   for (const Tensor& t : ck.tensors)
     if (!taken.count(&t)) model.rest.push_back(&t);
   std::sort(model.rest.begin(), model.rest.end(), [](const Tensor* a, const Tensor* b) {

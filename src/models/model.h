@@ -12,12 +12,10 @@ namespace mxfp4 {
 /// Columns that share a scale.
 inline constexpr int64_t group = 32;
 
-/// One expert's rows inside a tensor. The expert's piece is the tensor's bytes [piece, piece + piece_bytes). That is
-/// the whole tensor if it holds one expert, and an equal share of a stacked tensor. Row r is at offset + r * stride
-/// within the piece. Without a tensor there are no such rows.
+/// One expert's rows inside a tensor. The expert's piece is the whole tensor if it holds one expert, and an equal share
+/// of a stacked tensor. Row r is at offset + r * stride within the piece. Without a tensor there are no such rows.
 struct Slice {
-  const Tensor* tensor = nullptr;
-  int64_t piece = 0, piece_bytes = 0;
+  TensorRange piece;
   int64_t offset = 0, stride = 0;
 };
 

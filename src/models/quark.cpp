@@ -48,7 +48,7 @@ struct Whole {
     const auto slice = [&](const Tensor* t) {
       if (!t) return Slice{};
       const int64_t row = t->bytes / n;
-      return Slice{t, 0, t->bytes, first * row, step * row};
+      return Slice{{t, 0, t->bytes}, first * row, step * row};
     };
     return {slice(codes), slice(scales), slice(bias)};
   }

@@ -44,7 +44,7 @@ bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::st
 Projection rows_of(const Stacked& s, int64_t e, int64_t first, int64_t step) {
   const auto slice = [&](const Tensor* t, int64_t row_bytes) {
     const int64_t piece = s.n * row_bytes;
-    return t ? Slice{t, e * piece, piece, first * row_bytes, step * row_bytes} : Slice{};
+    return t ? Slice{{t, e * piece, piece}, first * row_bytes, step * row_bytes} : Slice{};
   };
   return {slice(s.blocks, s.k / 2), slice(s.scales, s.k / group * bits_of(s.scales->dtype) / 8), slice(s.bias, 2)};
 }

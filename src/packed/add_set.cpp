@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/packed/checksums.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
@@ -64,16 +65,11 @@ void check_same_form(const Checkpoint& source, const PackedCheckpoint& out) {
 std::vector<std::string> other_tensors(const Plan& plan, const Checksums& sums, const Manifest& m,
                                        const std::vector<bool>& files) {
   std::vector<std::string> names;
-  const auto compare = [&](std::optional<int> file, const Tensor& t, const std::vector<Hash>& pieces) {
-    if (!files.empty() && (!file || !files[size_t(*file)])) return;
-    if (!m.source.find(t.name) || !XXH128_isEqual(hash_of_pieces(pieces), m.checksum_of(t.name)))
-      names.push_back(t.name);
-  };
-  for (size_t i = 0; i < plan.copied.size(); ++i) compare(plan.copied[i].file, *plan.copied[i].source, sums.copied[i]);
-  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
-    const auto sources = sources_of(plan, plan.packed[i]);
-    for (size_t s = 0; s < sources.size(); ++s) compare(plan.packed[i].file, *sources[s], sums.packed[i].sources[s]);
-  }
+  each_source(plan, sums, [&](const SourceSum& s) {
+    const std::string& name = s.tensor.name;
+    if (!files.empty() && (!s.file || !files[size_t(*s.file)])) return;
+    if (!m.source.find(name) || !XXH128_isEqual(hash_of_pieces(s.hashes), m.checksum_of(name))) names.push_back(name);
+  });
   std::sort(names.begin(), names.end());
   return names;
 }

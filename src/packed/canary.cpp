@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/device/pipeline.h"
+#include "src/plan/pieces.h"
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
@@ -63,7 +64,7 @@ Tiny make_tiny(const Model& like) {
       const Tensor* tensor = &tiny.checkpoint.tensors.back();
       for (int64_t e = 0; e < experts; ++e) {
         const auto slice = [&](int64_t first, int64_t step) {
-          return Slice{tensor, e * n * row, n * row, first * row, step * row};
+          return Slice{{tensor, e * n * row, n * row}, first * row, step * row};
         };
         const auto put = [&](Projection& p, const Slice& s) {
           (part == Part::codes ? p.codes : part == Part::scales ? p.scales : p.bias) = s;
@@ -113,8 +114,7 @@ void add_pair(const Tiny& tiny, const Plan& plan, const PackedTensor& t, Device&
   PackedTensor raw = t;
   raw.parameter = &loaded;
   const auto read = [&](const Pieces& pieces, uint8_t* to) {
-    for (const PieceAt& p : pieces.list)
-      std::memcpy(to + p.source_at, base + p.slice.tensor->offset + p.slice.piece, size_t(p.slice.piece_bytes));
+    for (const Piece& p : pieces.list) std::memcpy(to + p.source_at, base + p.range.in_file(), size_t(p.range.bytes));
   };
   std::string in, out(size_t(t.bytes), '\0');
   pack_from(pieces_in(plan, t, 0, experts), read, device, reinterpret_cast<uint8_t*>(out.data()));
@@ -122,8 +122,7 @@ void add_pair(const Tiny& tiny, const Plan& plan, const PackedTensor& t, Device&
   if (t.part == Part::residual) return;
   for (int64_t e = 0; e < experts; ++e) {
     const Expert& expert = tiny.model.layers.front().experts[size_t(e)];
-    const Slice piece = pieces_of(t, expert).front();
-    const uint8_t* from = base + piece.tensor->offset + piece.piece;
+    const uint8_t* from = base + pieces_of(t, expert).front().in_file();
     const uint8_t* source[2] = {from, from};
     in += raw_rows(tiny.model, matrix_of<const uint8_t>(plan, raw, expert, source));
   }

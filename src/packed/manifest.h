@@ -15,52 +15,9 @@
 
 namespace mxfp4 {
 
-struct Pieces;
+struct Checksums;
 
 inline constexpr int format_version = 3;
-
-/// Marks of a source tensor, found while it is read.
-namespace mark {
-inline constexpr uint8_t float_zero = 1;  // scales: byte 0 stands for F32 0.0
-inline constexpr uint8_t nan = 2;         // copied numbers, or packed biases
-inline constexpr uint8_t plus_infinity = 4;
-inline constexpr uint8_t minus_infinity = 8;
-inline constexpr uint8_t zero_block = 16;  // a whole block of zeros
-}  // namespace mark
-
-/// Checksums of a plan's tensors, filled by its jobs.
-struct Checksums {
-  struct Packed {
-    std::vector<Hash> slices;  // per expert
-    // Only for the first rank's tensor, because all ranks have the same source:
-    std::vector<std::vector<Hash>> sources;  // per source tensor, per piece
-    std::vector<uint8_t> marks;              // per source tensor
-  };
-  std::vector<Packed> packed;
-  std::vector<std::vector<Hash>> copied;  // per copied tensor, per piece
-  std::vector<uint8_t> copied_marks;      // per copied tensor
-
-  explicit Checksums(const Plan& plan);
-};
-
-/// The source tensors of a packed tensor in the manifest's order: one stacked tensor; or gate's and up's stacked
-/// tensors; or gate and up of each expert.
-std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t);
-
-/// The place of piece `piece` of expert `expert` in Checksums::Packed::sources: index of the source tensor, and of its
-/// piece.
-struct SourceIndex {
-  size_t tensor, piece;
-};
-SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece);
-
-/// These hash a job's bytes into `sums` while they are read or written in order.
-/// Source pieces of plan.packed[target], which all ranks share:
-PieceHasher source_hasher(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
-/// Experts [begin, end) of plan.packed[target]:
-PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums);
-/// Pieces of copied tensors:
-PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums);
 
 /// Kinds of OUT's files. Later versions may add kinds.
 namespace file_kind {

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "src/packed/canary.h"
+#include "src/packed/checksums.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_format.h"
 #include "src/packed/tables.h"
@@ -41,7 +42,7 @@ Json activation(const Model& m) {
 Json model_of(const Model& m) {
   const Expert& first = m.layers.front().experts.front();
   const Slice &gate = first.gate.codes, &up = first.up.codes;
-  const bool one_piece = gate.tensor == up.tensor && gate.piece == up.piece;
+  const bool one_piece = gate.piece == up.piece;
   const char* const stored = !one_piece                                  ? "separate"
                              : gate.stride > m.layers.front().hidden / 2 ? "interleaved"
                                                                          : "concatenated";
@@ -108,13 +109,7 @@ Json sizes_of(const Plan& plan) {
 
 std::vector<Hash> source_checksums(const Plan& plan, const Checksums& sums) {
   std::vector<Hash> out(plan.checkpoint->tensors.size());
-  for (size_t i = 0; i < plan.copied.size(); ++i)
-    out[index_of(plan, *plan.copied[i].source)] = hash_of_pieces(sums.copied[i]);
-  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
-    const auto sources = sources_of(plan, plan.packed[i]);
-    for (size_t s = 0; s < sources.size(); ++s)
-      out[index_of(plan, *sources[s])] = hash_of_pieces(sums.packed[i].sources[s]);
-  }
+  each_source(plan, sums, [&](const SourceSum& s) { out[index_of(plan, s.tensor)] = hash_of_pieces(s.hashes); });
   return out;
 }
 
@@ -132,13 +127,10 @@ std::string fingerprint_of(const Plan& plan, const std::vector<Hash>& checksums)
 TensorSums sums_of(const Plan& plan, const Checksums& sums) {
   TensorSums out;
   out.source = source_checksums(plan, sums);
-  for (size_t i = 0; i < plan.packed.size(); ++i) {
-    out.packed.push_back(to_hex(hash_of_pieces(sums.packed[i].slices)));
-    if (plan.packed[i].rank != plan.tp.ranks.front()) continue;
-    const auto sources = sources_of(plan, plan.packed[i]);
-    for (size_t s = 0; s < sources.size(); ++s)
-      if (sums.packed[i].marks[s] & mark::float_zero) out.float_zeros.insert(sources[s]->name);
-  }
+  for (const Checksums::Packed& p : sums.packed) out.packed.push_back(to_hex(hash_of_pieces(p.slices)));
+  each_source(plan, sums, [&](const SourceSum& s) {
+    if (s.marks & mark::float_zero) out.float_zeros.insert(s.tensor.name);
+  });
   return out;
 }
 

@@ -5,17 +5,15 @@
 #include "src/base/signals.h"
 #include "src/device/pipeline.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/plan/transfer.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
-/// Bytes of a shard with one origin: a piece of a copied tensor, or of one expert's packed matrix.
+/// A piece of a job that reads one copied piece, or the packed matrix of one expert.
 struct RestoredFiles::Segment {
-  int64_t offset, bytes;  // in the shard
-  bool is_copied;
-  CopyPiece copied = {};         // if copied
-  size_t target = 0, piece = 0;  // if packed: indices of Plan::packed and of pieces_in()
-  int64_t expert = 0;
+  TensorRange range;
+  Job job;
+  size_t piece = 0;  // its index among the job's pieces
 };
 
 /// The matrices that a thread unpacked last. One packed matrix gives both gate and up of an expert, which are separate
@@ -24,9 +22,9 @@ class RestoredFiles::Unpacked {
  public:
   Unpacked(const Plan& plan, Source& source, Worker& worker) : plan_(plan), source_(source), worker_(worker) {}
 
-  const uint8_t* piece(const Segment& s) {
-    Entry& entry = find(s.target, s.expert);
-    return entry.bytes.data() + entry.starts[s.piece];
+  const uint8_t* piece(const PackJob& job, size_t piece) {
+    Entry& entry = find(job.target, job.begin);
+    return entry.bytes.data() + entry.starts[piece];
   }
 
  private:
@@ -44,9 +42,9 @@ class RestoredFiles::Unpacked {
     const Pieces pieces = pieces_in(plan_, plan_.packed[target], expert, expert + 1);
     oldest.target = SIZE_MAX;  // until the entry is complete
     oldest.bytes.resize(size_t(pieces.source_bytes));
-    source_.read_pieces(worker_, pieces, oldest.bytes.data());
+    source_.read(worker_, pieces, oldest.bytes.data());
     oldest.starts.clear();
-    for (const PieceAt& p : pieces.list) oldest.starts.push_back(p.source_at);
+    for (const Piece& p : pieces.list) oldest.starts.push_back(p.source_at);
     oldest.target = target, oldest.expert = expert;
     return oldest;
   }
@@ -60,58 +58,44 @@ class RestoredFiles::Unpacked {
 
 RestoredFiles::RestoredFiles(const PackedCheckpoint& packed, const PackedSet& set, Source& source)
     : packed_(packed), plan_(set.plan), source_(source), segments_(packed.manifest.source.shards.size()) {
-  add_copied();
-  add_packed();
+  for (size_t i = 0; i < plan_.copy_pieces.size(); ++i) add(CopyJob{i, i + 1});
+  for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
+    const PackedTensor& t = plan_.packed[i];
+    if (t.part == Part::residual) continue;  // made from the scales, which have their own segments
+    const auto experts = int64_t(plan_.model->layers[size_t(t.layer)].experts.size());
+    for (int64_t e = 0; e < experts; ++e) add(PackJob{i, e, e + 1});
+  }
   for (size_t i = 0; i < segments_.size(); ++i) sort_and_check(i);
 }
 
 RestoredFiles::~RestoredFiles() = default;
 
-void RestoredFiles::add_copied() {
-  for (const CopyPiece& p : plan_.copy_pieces) {
-    const Tensor& t = *plan_.copied[size_t(p.copied)].source;
-    segments_[size_t(t.file)].push_back(
-        {.offset = t.offset + p.begin, .bytes = p.bytes, .is_copied = true, .copied = p});
-  }
-}
-
-void RestoredFiles::add_packed() {
-  for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
-    const PackedTensor& t = plan_.packed[i];
-    if (t.part == Part::residual) continue;  // made from the scales, which have their own segments
-    const auto experts = int64_t(plan_.model->layers[size_t(t.layer)].experts.size());
-    for (int64_t e = 0; e < experts; ++e) {
-      const Pieces pieces = pieces_in(plan_, t, e, e + 1);
-      for (size_t p = 0; p < pieces.list.size(); ++p) {
-        const Slice& s = pieces.list[p].slice;
-        segments_[size_t(s.tensor->file)].push_back({.offset = s.tensor->offset + s.piece,
-                                                     .bytes = s.piece_bytes,
-                                                     .is_copied = false,
-                                                     .target = i,
-                                                     .piece = p,
-                                                     .expert = e});
-      }
-    }
+void RestoredFiles::add(const Job& job) {
+  const Pieces pieces = pieces_in(plan_, job);
+  for (size_t i = 0; i < pieces.list.size(); ++i) {
+    const TensorRange& range = pieces.list[i].range;
+    if (range.bytes > 0) segments_[size_t(range.tensor->file)].push_back({range, job, i});
   }
 }
 
 /// Checks that the segments, after the header, cover the whole file.
 void RestoredFiles::sort_and_check(size_t index) {
   std::vector<Segment>& list = segments_[index];
-  std::erase_if(list, [](const Segment& s) { return s.bytes == 0; });
-  std::sort(list.begin(), list.end(), [](const Segment& a, const Segment& b) { return a.offset < b.offset; });
+  std::sort(list.begin(), list.end(),
+            [](const Segment& a, const Segment& b) { return a.range.in_file() < b.range.in_file(); });
   const Shard& shard = packed_.manifest.source.shards[index];
   int64_t at = 8 + shard.header.bytes;
   for (const Segment& s : list) {
-    if (s.offset != at) fail(ErrorKind::input, "{}: byte {} belongs to no tensor; damaged?", shard.name, at);
-    at += s.bytes;
+    if (s.range.in_file() != at) fail(ErrorKind::input, "{}: byte {} belongs to no tensor; damaged?", shard.name, at);
+    at += s.range.bytes;
   }
   if (at != shard.state.bytes)
     fail(ErrorKind::input, "{}: {} bytes, {} expected; damaged?", shard.name, at, shard.state.bytes);
 }
 
 bool RestoredFiles::has_experts(size_t shard) const {
-  return std::any_of(segments_[shard].begin(), segments_[shard].end(), [](const Segment& s) { return !s.is_copied; });
+  return std::any_of(segments_[shard].begin(), segments_[shard].end(),
+                     [](const Segment& s) { return std::holds_alternative<PackJob>(s.job); });
 }
 
 void RestoredFiles::restore(size_t shard, Worker& worker, const Sink& sink) const {
@@ -120,13 +104,13 @@ void RestoredFiles::restore(size_t shard, Worker& worker, const Sink& sink) cons
   Unpacked unpacked(plan_, source_, worker);
   for (const Segment& s : segments_[shard]) {
     throw_if_interrupted();
-    if (!s.is_copied) {
-      sink(unpacked.piece(s), s.bytes);
+    if (const auto* job = std::get_if<PackJob>(&s.job)) {
+      sink(unpacked.piece(*job, s.piece), s.range.bytes);
       continue;
     }
-    uint8_t* const data = worker.source.reserve(s.bytes);
-    source_.read_copied(plan_, {&s.copied, 1}, data, {});
-    sink(data, s.bytes);
+    uint8_t* const data = worker.source.reserve(s.range.bytes);
+    source_.read(worker, pieces_in(plan_, s.job), data);
+    sink(data, s.range.bytes);
   }
 }
 

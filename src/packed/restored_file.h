@@ -25,8 +25,7 @@ class RestoredFiles {
  private:
   struct Segment;
   class Unpacked;
-  void add_copied();
-  void add_packed();
+  void add(const Job& job);
   void sort_and_check(size_t shard);
 
   const PackedCheckpoint& packed_;

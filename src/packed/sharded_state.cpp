@@ -282,7 +282,7 @@ void verify_state(const PackedCheckpoint& p, int threads, Problems& problems) {
     int64_t wrong = fd.stat().st_size == f.file.bytes ? 0 : f.file.bytes, first = 0;
     std::vector<uint8_t> is;
     const auto read = [&](int copied, int64_t offset, int64_t bytes, uint8_t* to) {
-      reader.read(p.copied[size_t(copied)], offset, bytes, to);
+      reader.read({&p.copied[size_t(copied)], offset, bytes}, to);
     };
     if (wrong == 0)
       make_file(f, read, [&](const uint8_t* data, int64_t bytes, int64_t offset) {

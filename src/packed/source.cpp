@@ -10,59 +10,34 @@
 #include "src/checkpoint/shard_reader.h"
 #include "src/device/pipeline.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/plan/pieces.h"
 #include "src/plan/transfer.h"
 
 namespace mxfp4 {
 
 namespace {
 
-/// Reads pieces of copied tensors. find(tensor of the plan) gives the stored tensor.
-template <class Find>
-void read_copied_pieces(const ShardReader& reader, const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                        const DirectFile::BlockSink& sink, Find find) {
-  std::vector<TensorRange> ranges;
-  for (const CopyPiece& p : pieces) ranges.push_back({find(*plan.copied[size_t(p.copied)].source), p.begin, p.bytes});
-  reader.read(ranges, to, sink);
-}
-
+/// by_name: the files have the plan's tensors, but not its places.
 class FromShards final : public Source {
  public:
-  explicit FromShards(const Checkpoint& checkpoint) : reader_(checkpoint) {}
-  void read_pieces(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
-    mxfp4::read_pieces(reader_, pieces, to, sink);
+  FromShards(const Checkpoint& checkpoint, bool by_name)
+      : checkpoint_(checkpoint), reader_(checkpoint), by_name_(by_name) {}
+  void read(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
+    std::vector<TensorRange> ranges = pieces.ranges();
+    for (TensorRange& r : ranges)
+      if (by_name_) r.tensor = checkpoint_.find(r.tensor->name);
+    reader_.read(ranges, to, sink);
   }
   std::unique_ptr<PageCacheMap> map(Device& device, const Pieces& pieces) const override {
-    return reader_.map(device, ranges_of(pieces));
+    return by_name_ ? nullptr : reader_.map(device, pieces.ranges());
   }
-  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                   const DirectFile::BlockSink& sink) override {
-    read_copied_pieces(reader_, plan, pieces, to, sink, [](const Tensor& t) { return &t; });
-  }
-  const ShardReader* reader() const override { return &reader_; }
-  void check_unchanged() const override { reader_.check_unchanged(); }
-
- private:
-  ShardReader reader_;
-};
-
-class FromNamed final : public Source {
- public:
-  explicit FromNamed(const Checkpoint& checkpoint) : checkpoint_(checkpoint), reader_(checkpoint) {}
-  void read_pieces(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
-    Pieces mine = pieces;
-    for (PieceAt& p : mine.list) p.slice.tensor = checkpoint_.find(p.slice.tensor->name);
-    mxfp4::read_pieces(reader_, mine, to, sink);
-  }
-  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                   const DirectFile::BlockSink& sink) override {
-    read_copied_pieces(reader_, plan, pieces, to, sink, [this](const Tensor& t) { return checkpoint_.find(t.name); });
-  }
-  const ShardReader* reader() const override { return nullptr; }
+  const ShardReader* reader() const override { return by_name_ ? nullptr : &reader_; }
   void check_unchanged() const override { reader_.check_unchanged(); }
 
  private:
   const Checkpoint& checkpoint_;
   ShardReader reader_;
+  const bool by_name_;
 };
 
 class FromPacked final : public Source {
@@ -76,34 +51,19 @@ class FromPacked final : public Source {
     for (const PackedTensor& t : set.plan.packed)
       slices_.emplace_back(set.plan.model->layers[size_t(t.layer)].experts.size());
   }
-  void read_pieces(Worker& worker, const Pieces& wanted, uint8_t* to, const DirectFile::BlockSink& sink) override {
-    const PackedTensor& t = wanted.tensor;
-    const int64_t begin = wanted.begin, end = wanted.end;
+  void read(Worker& worker, const Pieces& wanted, uint8_t* to, const DirectFile::BlockSink& sink) override {
+    if (!wanted.tensor) return read_copied(wanted, to, sink);
+    const PackedTensor& t = *wanted.tensor;
     const size_t first = first_rank_.at({t.layer, t.role, t.part == Part::residual ? Part::scales : t.part});
-    const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], begin, end);
+    const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], wanted.begin, wanted.end);
     uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
-    for (size_t i = first; i < first + set_.plan.tp.ranks.size(); ++i) {
-      const PackedTensor& from = set_.plan.packed[i];
-      const int64_t bytes = (end - begin) * from.slice_bytes;
-      uint8_t* data = worker.packed.reserve(bytes);
-      std::vector<Hash> hashes(size_t(end - begin));
-      PieceHasher hasher = slice_hasher(from.slice_bytes, hashes);
-      reader_.read(set_.stored[i], begin * from.slice_bytes, bytes, data, std::ref(hasher));
-      keep(hashes, i, begin);
-      const std::vector<PadReport> found = unpack_experts(pieces, from, *worker.device, data, canonical);
-      for (size_t e = 0; e < found.size(); ++e)
-        if (found[e].copies.wrong) refuse(i, begin + int64_t(e), describe(found[e].copies));
-    }
-    for (const PieceAt& p : pieces.list) {
-      const bool float_zero = packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0;
+    for (size_t r = 0; r < set_.plan.tp.ranks.size(); ++r) unpack_rank(worker, pieces, first + r, canonical);
+    for (const Piece& p : pieces.list) {
+      const bool float_zero = packed_.manifest.float_zeros.count(p.range.tensor->name) > 0;
       if (const int64_t at = restore_piece(set_.plan.packed[first], p, float_zero, canonical, to); at >= 0)
         refuse(first, p.expert, describe_no_scale(p, at));
     }
     if (sink) sink(to, pieces.source_bytes);
-  }
-  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                   const DirectFile::BlockSink& sink) override {
-    read_copied_pieces(reader_, plan, pieces, to, sink, [this](const Tensor& t) { return copied_.at(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   /// Also throws if a packed tensor, pads included, does not have its checksum in the manifest. A continued run has not
@@ -127,10 +87,26 @@ class FromPacked final : public Source {
     fail(ErrorKind::input, "{}: expert {}: {}; damaged?", packed_.files.where(set_.stored[tensor]), expert, what);
   }
 
-  static PieceHasher slice_hasher(int64_t slice_bytes, std::vector<Hash>& hashes) {
-    std::vector<HashedPiece> list;
-    for (Hash& h : hashes) list.push_back({slice_bytes, &h});
-    return PieceHasher(std::move(list));
+  void read_copied(const Pieces& wanted, uint8_t* to, const DirectFile::BlockSink& sink) const {
+    std::vector<TensorRange> ranges = wanted.ranges();
+    for (TensorRange& r : ranges) r.tensor = copied_.at(r.tensor->name);
+    reader_.read(ranges, to, sink);
+  }
+
+  /// Unpacks one rank's share of the pieces.
+  void unpack_rank(Worker& worker, const Pieces& pieces, size_t i, uint8_t* canonical) {
+    const PackedTensor& from = set_.plan.packed[i];
+    const int64_t experts = pieces.end - pieces.begin, bytes = experts * from.slice_bytes;
+    uint8_t* data = worker.packed.reserve(bytes);
+    std::vector<Hash> hashes(static_cast<size_t>(experts));
+    std::vector<HashedPiece> hashed;
+    for (Hash& h : hashes) hashed.push_back({from.slice_bytes, &h});
+    PieceHasher hasher(std::move(hashed));
+    reader_.read({&set_.stored[i], pieces.begin * from.slice_bytes, bytes}, data, std::ref(hasher));
+    keep(hashes, i, pieces.begin);
+    const std::vector<PadReport> found = unpack_experts(pieces, from, *worker.device, data, canonical);
+    for (size_t e = 0; e < found.size(); ++e)
+      if (found[e].copies.wrong) refuse(i, pieces.begin + int64_t(e), describe(found[e].copies));
   }
 
   /// Thread-safe: several jobs may read the same scales.
@@ -150,9 +126,13 @@ class FromPacked final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> read_from(const Checkpoint& checkpoint) { return std::make_unique<FromShards>(checkpoint); }
+std::unique_ptr<Source> read_from(const Checkpoint& checkpoint) {
+  return std::make_unique<FromShards>(checkpoint, false);
+}
 
-std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint) { return std::make_unique<FromNamed>(checkpoint); }
+std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint) {
+  return std::make_unique<FromShards>(checkpoint, true);
+}
 
 std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set) {
   return std::make_unique<FromPacked>(packed, set);

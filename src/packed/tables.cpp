@@ -1,6 +1,7 @@
 #include "src/packed/tables.h"
 
 #include "src/checkpoint/field.h"
+#include "src/packed/checksums.h"
 
 namespace mxfp4 {
 

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <queue>
 
+#include "src/plan/jobs.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -47,25 +49,6 @@ void hand_out(std::vector<Share>& shares, int parts) {
 }
 
 }  // namespace
-
-std::vector<int> files_of(const Plan& plan, const Job& job) {
-  std::vector<int> files;
-  if (const auto* pack = std::get_if<PackJob>(&job))
-    for (const PackedTensor& t : plan.ranks_of(*pack)) files.push_back(t.file);
-  else if (const CopyPiece& first = plan.pieces_of(std::get<CopyJob>(job)).front();
-           const std::optional<int> file = plan.copied[size_t(first.copied)].file)
-    files.push_back(*file);
-  return files;
-}
-
-int64_t bytes_of(const Plan& plan, const Job& job) {
-  int64_t bytes = 0;
-  if (const auto* pack = std::get_if<PackJob>(&job))
-    for (const PackedTensor& t : plan.ranks_of(*pack)) bytes += (pack->end - pack->begin) * t.slice_bytes;
-  else
-    for (const CopyPiece& p : plan.pieces_of(std::get<CopyJob>(job))) bytes += p.bytes;
-  return bytes;
-}
 
 Deal deal(const Plan& plan, int parts) {
   const size_t files = plan.files.size(), jobs = plan.jobs.size();

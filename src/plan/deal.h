@@ -17,10 +17,4 @@ struct Deal {
 /// parts differ by at most one such group of files.
 Deal deal(const Plan& plan, int parts);
 
-/// The files that a job writes; none if the job only reads.
-std::vector<int> files_of(const Plan& plan, const Job& job);
-
-/// The bytes that a job writes; for a job that only reads, the bytes that it reads.
-int64_t bytes_of(const Plan& plan, const Job& job);
-
 }  // namespace mxfp4

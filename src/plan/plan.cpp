@@ -6,6 +6,7 @@
 
 #include "src/backends/parallel.h"
 #include "src/plan/canonical.h"
+#include "src/plan/jobs.h"
 
 namespace mxfp4 {
 
@@ -46,7 +47,7 @@ class Planner {
     if (problems_.any()) return;
     place_packed();
     place_copied();
-    add_jobs();
+    add_jobs(plan_, options_.job_bytes);
     check_names();
   }
 
@@ -61,7 +62,7 @@ class Planner {
     for (Role role : roles)
       for (Part part : parts) {
         if (!plan_.backend->parameter(role, part).name) continue;
-        if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).tensor) continue;
+        if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).piece.tensor) continue;
         for (int rank : plan_.tp.ranks) add_tensor(index, role, part, rank);
       }
   }
@@ -247,64 +248,6 @@ class Planner {
     return data;
   }
 
-  void add_jobs() {
-    const int ranks = int(plan_.tp.ranks.size());
-    for (int i = 0; i < int(plan_.packed.size()); i += ranks) {
-      const PackedTensor& t = plan_.packed[size_t(i)];
-      const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
-      const int64_t source = source_bytes(t, experts.front());
-      const int64_t step = std::max<int64_t>(1, options_.job_bytes / std::max<int64_t>(1, source));
-      const auto count = int64_t(experts.size());
-      for (int64_t e = 0; e < count; e += step) plan_.jobs.push_back(PackJob{size_t(i), e, std::min(e + step, count)});
-      plan_.job_bytes = std::max(plan_.job_bytes,
-                                 std::min(step, count) * (source + source * scale_bytes(*t.parameter) + t.slice_bytes));
-    }
-    add_copy_jobs();
-    spread_jobs();
-  }
-
-  /// Orders the jobs so that all files grow at the same rate. Consecutive jobs then write to different files; writers
-  /// of one file would wait for each other.
-  void spread_jobs() {
-    std::vector<std::pair<double, Job>> placed;  // 0 to 1 within the file
-    for (const Job& job : plan_.jobs)
-      placed.push_back({std::visit([&](const auto& j) { return share_before(j); }, job), job});
-    std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::transform(placed.begin(), placed.end(), plan_.jobs.begin(), [](const auto& p) { return p.second; });
-  }
-
-  /// The place at which a job begins to write, as a fraction of its file's bytes.
-  double share_before(const PackJob& job) const {
-    const PackedTensor& t = plan_.packed[job.target];
-    return share_of(t.file, t.offset + job.begin * t.slice_bytes);
-  }
-  double share_before(const CopyJob& job) const {
-    const CopyPiece& p = plan_.copy_pieces[job.begin];
-    const CopiedTensor& t = plan_.copied[size_t(p.copied)];
-    return t.file ? share_of(*t.file, t.offset + p.begin) : 0.0;
-  }
-  double share_of(int file, int64_t bytes) const { return double(bytes) / double(plan_.files[size_t(file)].bytes); }
-
-  void add_copy_jobs() {
-    auto& pieces = plan_.copy_pieces;
-    for (int i = 0; i < int(plan_.copied.size()); ++i) {
-      const int64_t bytes = plan_.copied[size_t(i)].source->bytes;
-      for (int64_t at = 0; at < bytes; at += copy_piece_bytes)
-        pieces.push_back({i, at, std::min(copy_piece_bytes, bytes - at)});
-    }
-    for (size_t begin = 0; begin < pieces.size();) {
-      size_t end = begin;
-      int64_t bytes = 0;
-      const std::optional<int> file = plan_.copied[size_t(pieces[begin].copied)].file;
-      while (end < pieces.size() && plan_.copied[size_t(pieces[end].copied)].file == file &&
-             (end == begin || bytes + pieces[end].bytes <= options_.job_bytes))
-        bytes += pieces[end++].bytes;
-      plan_.jobs.push_back(CopyJob{begin, end});
-      plan_.job_bytes = std::max(plan_.job_bytes, bytes);
-      begin = end;
-    }
-  }
-
   void check_names() {
     std::unordered_set<std::string_view> names;
     for (const Tensor* t : plan_.model->rest) names.insert(t->name);
@@ -351,16 +294,16 @@ Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend,
   return plan;
 }
 
-std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& e) {
-  if (t.role == Role::w2) return {slice_of(e.down, t.part)};
-  const Slice &gate = slice_of(e.gate, t.part), &up = slice_of(e.up, t.part);
-  if (gate.tensor == up.tensor && gate.piece == up.piece) return {gate};
+std::vector<TensorRange> pieces_of(const PackedTensor& t, const Expert& e) {
+  if (t.role == Role::w2) return {slice_of(e.down, t.part).piece};
+  const TensorRange &gate = slice_of(e.gate, t.part).piece, &up = slice_of(e.up, t.part).piece;
+  if (gate == up) return {gate};
   return {gate, up};
 }
 
 int64_t source_bytes(const PackedTensor& t, const Expert& expert) {
   int64_t bytes = 0;
-  for (const Slice& s : pieces_of(t, expert)) bytes += s.piece_bytes;
+  for (const TensorRange& piece : pieces_of(t, expert)) bytes += piece.bytes;
   return bytes;
 }
 
@@ -383,7 +326,7 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   const bool one_piece = pieces_of(t, e).size() == 1;
   const auto view = [&](const Projection& p, int piece) {
     const Slice& s = slice_of(p, t.part);
-    const Width width = width_of(t.part, s.tensor->dtype, *t.parameter);
+    const Width width = width_of(t.part, s.piece.tensor->dtype, *t.parameter);
     const int64_t stride = width.to_canonical(s.stride);
     const int64_t first = w13                    ? span.begin * stride
                           : t.part == Part::bias ? 0

@@ -82,10 +82,10 @@ struct CopyJob {
 
 using Job = std::variant<PackJob, CopyJob>;
 
-/// Bytes [begin, begin + bytes) of a copied tensor.
+/// A range of a copied tensor.
 struct CopyPiece {
-  int copied = 0;
-  int64_t begin = 0, bytes = 0;
+  size_t copied = 0;  // index into Plan::copied
+  TensorRange range;
 };
 
 struct Plan {
@@ -125,7 +125,7 @@ Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& 
                Problems& problems);
 
 /// The pieces of the checkpoint that one expert's matrix is made of: one, or gate's and up's.
-std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& expert);
+std::vector<TensorRange> pieces_of(const PackedTensor& t, const Expert& expert);
 /// The bytes of these pieces; the same number for every expert of a layer.
 int64_t source_bytes(const PackedTensor& t, const Expert& expert);
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/plan/pieces.h"
+#include "src/plan/transfer.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -10,7 +13,7 @@ namespace {
 /// One expert's matrix of t over canonical bytes that begin with that expert's pieces.
 Matrix matrix_at(const Plan& plan, const PackedTensor& t, int64_t expert, const uint8_t* canonical) {
   const uint8_t* at[2] = {};
-  for (const PieceAt& p : pieces_in(plan, t, expert, expert + 1).list) at[p.piece] = canonical + p.canonical_at;
+  for (const Piece& p : pieces_in(plan, t, expert, expert + 1).list) at[p.view] = canonical + p.canonical_at;
   return matrix_of<const uint8_t>(plan, t, plan.model->layers[size_t(t.layer)].experts[size_t(expert)], at);
 }
 
@@ -53,12 +56,12 @@ int64_t groups_in(const Plan& plan) {
 std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read) {
   std::vector<uint8_t> source(size_t(pieces.source_bytes)), canonical(size_t(pieces.canonical_bytes));
   read(pieces, source.data());
-  for (const PieceAt& p : pieces.list) to_canonical(pieces.tensor, p, true, source.data(), canonical.data());
+  for (const Piece& p : pieces.list) to_canonical(*pieces.tensor, p, true, source.data(), canonical.data());
   return canonical;
 }
 
 Pieces scales_beside(const Pieces& pieces) {
-  return pieces_in(pieces.plan, sibling(pieces.plan, pieces.tensor, Part::scales), pieces.begin, pieces.end);
+  return pieces_in(pieces.plan, sibling(pieces.plan, *pieces.tensor, Part::scales), pieces.begin, pieces.end);
 }
 
 RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
@@ -88,7 +91,7 @@ RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& 
 }
 
 RewriteLoss pack_from(const Pieces& pieces, const ReadPieces& read, Device& device, uint8_t* packed) {
-  const PackedTensor& t = pieces.tensor;
+  const PackedTensor& t = *pieces.tensor;
   const std::vector<uint8_t> canonical = load_canonical(pieces, read);
   if (!pieces.plan.backend->rewrite) {
     pack_experts(pieces, t, device, canonical.data(), packed);

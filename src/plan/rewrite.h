@@ -4,9 +4,12 @@
 
 #include <functional>
 
-#include "src/plan/transfer.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
+
+class Device;
+struct Pieces;
 
 /// Reads the checkpoint's bytes of pieces.
 using ReadPieces = std::function<void(const Pieces& pieces, uint8_t* to)>;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/checkpoint/shard_reader.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
@@ -17,7 +17,7 @@ void for_each_matrix(const Pieces& pieces, const PackedTensor& t, T* canonical, 
   for (int64_t e = pieces.begin; e < pieces.end; ++e) {
     T* at[2] = {};
     for (; next < pieces.list.size() && pieces.list[next].expert == e; ++next)
-      at[pieces.list[next].piece] = canonical + pieces.list[next].canonical_at;
+      at[pieces.list[next].view] = canonical + pieces.list[next].canonical_at;
     use(e - pieces.begin, matrix_of<T>(pieces.plan, t, experts[size_t(e)], at));
   }
 }
@@ -35,55 +35,30 @@ void fetch_rows(const Matrix& m, int64_t first, int64_t last, const Pieces& piec
   const bool in_turn = m.views == 2 && a.first < b.second && b.first < a.second;
   if (in_turn) ranges[0] = {std::min(a.first, b.first), std::max(a.second, b.second)};
   for (int v = 0; v < (in_turn ? 1 : m.views); ++v)
-    for (const PieceAt& p : pieces.list) {
+    for (const Piece& p : pieces.list) {
       const int64_t begin = std::max(ranges[v].first, p.canonical_at) - p.canonical_at;
-      const int64_t end = std::min(ranges[v].second - p.canonical_at, p.width.to_canonical(p.slice.piece_bytes));
+      const int64_t end = std::min(ranges[v].second - p.canonical_at, p.width.to_canonical(p.range.bytes));
       if (begin < end) fetch(p, begin, end);
     }
 }
 
 }  // namespace
 
-Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end) {
-  Pieces out{plan, t, begin, end};
-  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
-  for (int64_t e = begin; e < end; ++e) {
-    int piece = 0;
-    for (const Slice& s : pieces_of(t, experts[size_t(e)])) {
-      const Width width = width_of(t.part, s.tensor->dtype, *t.parameter);
-      out.list.push_back({s, e, piece++, width, out.source_bytes, out.canonical_bytes});
-      out.source_bytes += s.piece_bytes;
-      out.canonical_bytes += width.to_canonical(s.piece_bytes);
-    }
-  }
-  return out;
-}
-
-std::vector<TensorRange> ranges_of(const Pieces& pieces) {
-  std::vector<TensorRange> ranges;
-  for (const PieceAt& p : pieces.list) ranges.push_back({p.slice.tensor, p.slice.piece, p.slice.piece_bytes});
-  return ranges;
-}
-
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::BlockSink& sink) {
-  reader.read(ranges_of(pieces), source, sink);
-}
-
-ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
+ScaleReport to_canonical(const PackedTensor& t, const Piece& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical) {
-  const int64_t count = p.slice.piece_bytes / p.width.source;
+  const int64_t count = p.range.bytes / p.width.source;
   const uint8_t* from = source + p.source_at;
   uint8_t* to = canonical + p.canonical_at;
   if (t.part == Part::scales || t.part == Part::residual) {
     ScaleReport r =
-        scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
+        scales_to_canonical(p.range.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
     if (t.parameter->values) bytes_to_values(*t.parameter->values, to, count, r);
     return r;
   }
   if (t.part == Part::bias && p.width.source != p.width.canonical)
     bias_to_canonical(p.width, from, count, to);
   else if (from != to)
-    std::memcpy(to, from, size_t(p.slice.piece_bytes));
+    std::memcpy(to, from, size_t(p.range.bytes));
   return {};
 }
 
@@ -120,15 +95,15 @@ std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTens
   std::vector<CompareReport> found(items.size());
   device.compare(items, found);
   std::vector<ExpertReport> reports(items.size());
-  for (const PieceAt& p : pieces.list) {
+  for (const Piece& p : pieces.list) {
     const auto i = size_t(p.expert - pieces.begin);
     reports[i].pads = found[i].pads;
     for (int v = 0; v < items[i].matrix.views; ++v) {
       const Rows& rows = items[i].matrix.view[v];
       const ViewReport& r = found[i].view[v];
       const int64_t at = rows.data + r.n * rows.stride + r.b - (canonical + p.canonical_at);
-      if (r.wrong == 0 || at < 0 || at >= p.width.to_canonical(p.slice.piece_bytes)) continue;
-      PieceReport& piece = reports[i].piece[p.piece];
+      if (r.wrong == 0 || at < 0 || at >= p.width.to_canonical(p.range.bytes)) continue;
+      PieceReport& piece = reports[i].piece[p.view];
       piece.first = piece.wrong ? std::min(piece.first, at) : at;
       piece.wrong += r.wrong;
     }
@@ -141,20 +116,20 @@ std::string describe(const CopyReport& r) {
                      r.wrong == 1 ? "1 byte differs" : fmt::format("{} bytes differ", r.wrong), r.at);
 }
 
-std::string describe_no_scale(const PieceAt& p, int64_t element) {
+std::string describe_no_scale(const Piece& p, int64_t element) {
   return fmt::format("the value stored for element {} of {} represents no scale", element,
-                     printable(p.slice.tensor->name));
+                     printable(p.range.tensor->name));
 }
 
-int64_t restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
+int64_t restore_piece(const PackedTensor& t, const Piece& p, bool float_zero, const uint8_t* canonical,
                       uint8_t* source) {
-  const int64_t count = p.slice.piece_bytes / p.width.source;
+  const int64_t count = p.range.bytes / p.width.source;
   const uint8_t* from = canonical + p.canonical_at;
   uint8_t* to = source + p.source_at;
   if (const ScaleValues* values = t.parameter->values) {
     std::vector<uint8_t> scales(static_cast<size_t>(count));
     const int64_t first = values->narrow(from, count, scales.data());
-    scales_from_canonical(p.slice.tensor->dtype, scales.data(), count, float_zero, to);
+    scales_from_canonical(p.range.tensor->dtype, scales.data(), count, float_zero, to);
     return first;
   }
   switch (t.part) {
@@ -162,7 +137,7 @@ int64_t restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, 
       std::memcpy(to, from, size_t(count));
       break;
     case Part::scales:
-      scales_from_canonical(p.slice.tensor->dtype, from, count, float_zero, to);
+      scales_from_canonical(p.range.tensor->dtype, from, count, float_zero, to);
       break;
     case Part::residual:  // of lossy backends, which are never unpacked
       break;

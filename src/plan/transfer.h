@@ -5,47 +5,17 @@
 #include <vector>
 
 #include "kernels/pack/device.h"
-#include "src/io/direct_file.h"
 #include "src/plan/canonical.h"
 #include "src/plan/plan.h"
 
 namespace mxfp4 {
 
-class ShardReader;
-struct TensorRange;
-
-/// One piece of a job, and its offsets in the buffers of source bytes and of canonical bytes.
-struct PieceAt {
-  Slice slice;
-  int64_t expert = 0;
-  int piece = 0;  // 0; 1 for up, if it has a separate piece
-  Width width;
-  int64_t source_at = 0, canonical_at = 0;
-};
-
-/// All pieces of experts [begin, end) of a tensor, in order, and the sizes of the buffers. The tensors of other ranks
-/// have the same pieces.
-struct Pieces {
-  const Plan& plan;
-  const PackedTensor& tensor;
-  int64_t begin, end;
-  std::vector<PieceAt> list = {};
-  int64_t source_bytes = 0, canonical_bytes = 0;
-  /// Whether the checkpoint's bytes are in canonical form already.
-  bool are_canonical() const { return source_bytes == canonical_bytes && !tensor.parameter->values; }
-};
-Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
-
-/// The ranges of the pieces in the shards.
-std::vector<TensorRange> ranges_of(const Pieces& pieces);
-
-/// Reads all pieces into `source`, adjacent pieces in one call.
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source,
-                 const DirectFile::BlockSink& sink = {});
+struct Piece;
+struct Pieces;
 
 /// Converts one piece's elements to canonical bytes. Returns a report on scales; the report is empty for codes and
 /// bias.
-ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
+ScaleReport to_canonical(const PackedTensor& t, const Piece& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical);
 
 /// Packs experts from canonical bytes into slices of the tensor t at `packed`, one slice for each expert. sums: see
@@ -69,10 +39,10 @@ struct ExpertReport {
 /// "3 bytes differ between copies, the first at byte 70 of the expert; either copy may be the wrong one".
 std::string describe(const CopyReport& copies);
 /// The message for a stored value that restore_piece() refuses.
-std::string describe_no_scale(const PieceAt& p, int64_t element);
+std::string describe_no_scale(const Piece& p, int64_t element);
 
 /// Reads bytes `first` to `end` of a piece into the canonical buffer.
-using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
+using FetchPiece = std::function<void(const Piece&, int64_t first, int64_t end)>;
 
 /// Unpacks experts on the device and compares them there with canonical bytes. `fetch` reads these bytes when they are
 /// needed; null if they are in memory.
@@ -82,7 +52,7 @@ std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTens
 
 /// Converts canonical bytes to the checkpoint's elements. float_zero: see scales_from_canonical(). Returns the index of
 /// the first value that represents no scale in the layout file; -1 if there is none.
-int64_t restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
+int64_t restore_piece(const PackedTensor& t, const Piece& p, bool float_zero, const uint8_t* canonical,
                       uint8_t* source);
 
 }  // namespace mxfp4

@@ -21,10 +21,8 @@ void narrow(uint8_t* floats, int64_t count) {
 }  // namespace
 
 void read_all(const ShardReader& reader, const std::vector<Read>& reads, int threads) {
-  run_jobs(int64_t(reads.size()), threads, [&](int64_t i) {
-    const Read& r = reads[size_t(i)];
-    reader.read(*r.tensor, r.offset, r.bytes, r.to);
-  });
+  run_jobs(int64_t(reads.size()), threads,
+           [&](int64_t i) { reader.read(reads[size_t(i)].range, reads[size_t(i)].to); });
 }
 
 LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, int threads) {
@@ -38,22 +36,23 @@ LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, in
 void LayerSource::load(const ShardReader& reader, const MoeLayer& layer, int threads) {
   std::vector<Read> reads;
   const auto want = [&](const Slice& slice) {
-    if (!slice.tensor) return;
-    const auto [at, is_new] = pieces_.try_emplace({slice.tensor, slice.piece});
+    if (!slice.piece.tensor) return;
+    const auto [at, is_new] = pieces_.try_emplace({slice.piece.tensor, slice.piece.offset});
     if (!is_new) return;
-    at->second.bytes = std::make_unique_for_overwrite<uint8_t[]>(size_t(slice.piece_bytes));
-    reads.push_back({slice.tensor, slice.piece, slice.piece_bytes, at->second.bytes.get()});
+    at->second.bytes = std::make_unique_for_overwrite<uint8_t[]>(size_t(slice.piece.bytes));
+    reads.push_back({slice.piece, at->second.bytes.get()});
   };
   for (const Expert& e : layer.experts)
     for (const Projection* p : {&e.gate, &e.up, &e.down}) want(p->codes), want(p->scales), want(p->bias);
   read_all(reader, reads, threads);
-  for (const Read& r : reads)
-    if (r.tensor->dtype == Dtype::F32) narrow(r.to, r.bytes / 4), pieces_.at({r.tensor, r.offset}).narrowed = 4;
+  for (const auto& [range, to] : reads)
+    if (range.tensor->dtype == Dtype::F32)
+      narrow(to, range.bytes / 4), pieces_.at({range.tensor, range.offset}).narrowed = 4;
 }
 
 SourceRows LayerSource::rows(const Slice& slice) const {
-  if (!slice.tensor) return {};
-  const Piece& piece = pieces_.at({slice.tensor, slice.piece});
+  if (!slice.piece.tensor) return {};
+  const Piece& piece = pieces_.at({slice.piece.tensor, slice.piece.offset});
   return {piece.bytes.get() + slice.offset / piece.narrowed, slice.stride / piece.narrowed};
 }
 

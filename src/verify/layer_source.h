@@ -13,10 +13,9 @@
 
 namespace mxfp4 {
 
-/// Bytes of a tensor, and their destination.
+/// A range and its destination.
 struct Read {
-  const Tensor* tensor;
-  int64_t offset, bytes;
+  TensorRange range;
   uint8_t* to;
 };
 void read_all(const ShardReader& reader, const std::vector<Read>& reads, int threads);

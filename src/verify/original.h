@@ -23,12 +23,12 @@ struct Original {
   void compare_rest(const Checkpoint& made_from, Problems& problems) const;
 
   explicit operator bool() const { return reader != nullptr; }
-  void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
-    reader->read(*checkpoint->find(t.name), offset, bytes, to);
-  }
-  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
-    return reader->is_cached(*checkpoint->find(t.name), offset, bytes);
-  }
+  /// Ranges of the output's source, by the tensor's name.
+  void read(const TensorRange& r, uint8_t* to) const { reader->read(named(r), to); }
+  bool is_cached(const TensorRange& r) const { return reader->is_cached(named(r)); }
+
+ private:
+  TensorRange named(const TensorRange& r) const { return {checkpoint->find(r.tensor->name), r.offset, r.bytes}; }
 };
 
 }  // namespace mxfp4

@@ -11,12 +11,15 @@
 #include "src/base/progress.h"
 #include "src/device/pipeline.h"
 #include "src/models/complete.h"
+#include "src/packed/checksums.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/deal.h"
+#include "src/plan/pieces.h"
 #include "src/plan/rewrite.h"
+#include "src/plan/transfer.h"
 #include "src/verify/loss.h"
 #include "src/verify/original.h"
 #include "src/verify/request.h"
@@ -58,14 +61,14 @@ class Verification {
             if (is_mine(plan_.packed[size_t(pack->target)].file)) progress.add(check_packed(worker, *pack));
           } else if (first) {
             const auto& copy = std::get<CopyJob>(job);
-            if (is_mine(plan_.copied[size_t(plan_.pieces_of(copy).front().copied)].file.value()))
+            if (is_mine(plan_.copied[plan_.pieces_of(copy).front().copied].file.value()))
               progress.add(check_copied(worker, copy));
           }
         },
         devices_);
     for (size_t i = 0; first && i < plan_.copied.size(); ++i)
       if (is_mine(plan_.copied[i].file.value()))
-        compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i],
+        compare_checksum(p_.files.where(p_.copied[i]), sums_.copied.hashes[i],
                          to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
     for (size_t i = 0; i < plan_.packed.size(); ++i)
       if (is_mine(plan_.packed[i].file)) check_sums(i);
@@ -122,9 +125,9 @@ class Verification {
     const std::lock_guard lock(mutex_);
     not_the_sources_.insert(&stored);
   }
-  void complain(const Tensor& stored, const PieceAt& p, const WrongBytes& d) {
+  void complain(const Tensor& stored, const Piece& p, const WrongBytes& d) {
     complain_of_source(stored, fmt::format("expert {}: {} from the source's {}, the first at byte {} of the expert",
-                                           p.expert, d.text(), printable(p.slice.tensor->name), d.first));
+                                           p.expert, d.text(), printable(p.range.tensor->name), d.first));
   }
 
   void compare_checksum(const std::string& at, const std::vector<Hash>& pieces, const std::string& expected) {
@@ -140,32 +143,34 @@ class Verification {
     if (!hashed || t.rank != plan_.tp.ranks.front()) return;
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
-      if (!XXH128_isEqual(hash_of_pieces(sums_.packed[i].sources[s]), p_.manifest.checksum_of(sources[s]->name)))
+      if (!XXH128_isEqual(hash_of_pieces(sums_.packed[i].sources.hashes[s]), p_.manifest.checksum_of(sources[s]->name)))
         complain(set_.stored[i], fmt::format("unpacked, it does not have the checksum in {} of {}", manifest_name,
                                              printable(sources[s]->name)));
   }
 
   int64_t check_copied(Worker& worker, const CopyJob& job) {
     int64_t done = 0;
-    for (const CopyPiece& piece : plan_.pieces_of(job)) {
-      const Tensor& stored = p_.copied[size_t(piece.copied)];
-      PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
+    const Pieces pieces = pieces_in(plan_, job);
+    PieceHasher hasher = source_hasher(pieces, sums_);
+    for (const Piece& piece : pieces.list) {
+      const Tensor& stored = p_.copied[piece.tensor];
+      const TensorRange& whole = piece.range;
       WrongBytes found;
       const bool compare = source_ && level_ >= Level::bytes;
-      const int64_t step = compare ? compared_block : piece.bytes;
-      for (int64_t at = 0, bytes; at < piece.bytes; at += bytes) {
-        bytes = std::min(step, piece.bytes - at);
+      const int64_t step = compare ? compared_block : whole.bytes;
+      for (int64_t at = 0, bytes; at < whole.bytes; at += bytes) {
+        bytes = std::min(step, whole.bytes - at);
         uint8_t* is = compare ? worker.packed.reserve(bytes) : nullptr;
-        out_.read(stored, piece.begin + at, bytes, is, std::ref(hasher));
+        out_.read({&stored, whole.offset + at, bytes}, is, std::ref(hasher));
         if (!compare) continue;
         uint8_t* want = worker.source.reserve(bytes);
-        source_.read(stored, piece.begin + at, bytes, want);
+        source_.read({whole.tensor, whole.offset + at, bytes}, want);
         found.add(at, difference(is, want, bytes));
       }
       if (found.count)
-        complain_of_source(stored,
-                           fmt::format("{} from the source, the first at {}", found.text(), piece.begin + found.first));
-      done += piece.bytes;
+        complain_of_source(
+            stored, fmt::format("{} from the source, the first at {}", found.text(), whole.offset + found.first));
+      done += whole.bytes;
     }
     return done;
   }
@@ -188,7 +193,7 @@ class Verification {
       const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
       uint8_t* packed = level_ >= Level::bytes ? worker.packed.reserve(size) : nullptr;
       PieceHasher hasher = slice_hasher(plan_, i, job.begin, job.end, sums_);
-      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed, std::ref(hasher));
+      out_.read({&set_.stored[i], job.begin * ranked.slice_bytes, size}, packed, std::ref(hasher));
       if (compare)
         report_experts(job, set_.stored[i], pieces,
                        compare_experts(pieces, ranked, *worker.device, packed, expected, fetch));
@@ -197,24 +202,21 @@ class Verification {
       done += size;
     }
     if (restore) check_source(worker, job, t, pieces, canonical);
-    if (compare) source_hasher(plan_, job.target, pieces, sums_)(expected, pieces.source_bytes);
+    if (compare) source_hasher(pieces, sums_)(expected, pieces.source_bytes);
     return done;
   }
 
   /// Reads the source's chunks, which are canonical already. For large cached chunks and one rank it reads nothing yet;
   /// the returned function reads them.
   FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
-    const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
-      source_.read(*p.slice.tensor, p.slice.piece + first, end - first, to + p.source_at + first);
+    const auto read = [this, to](const Piece& p, int64_t first, int64_t end) {
+      source_.read({p.range.tensor, p.range.offset + first, end - first}, to + p.source_at + first);
     };
-    const auto can_wait = [&](const PieceAt& p) {
-      return p.slice.piece_bytes >= least_later &&
-             source_.is_cached(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes);
-    };
+    const auto can_wait = [&](const Piece& p) { return p.range.bytes >= least_later && source_.is_cached(p.range); };
     const bool later = plan_.tp.ranks.size() == 1 && plan_.tp.complete() &&
                        std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
     if (later) return read;
-    for (const PieceAt& p : pieces.list) read(p, 0, p.slice.piece_bytes);
+    for (const Piece& p : pieces.list) read(p, 0, p.range.bytes);
     return {};
   }
 
@@ -222,8 +224,7 @@ class Verification {
   void compare_with_repack(Worker& worker, const PackJob& job, size_t i, const uint8_t* packed) {
     const PackedTensor& t = plan_.packed[i];
     const auto read = [&](const Pieces& pieces, uint8_t* to) {
-      for (const PieceAt& p : pieces.list)
-        source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, to + p.source_at);
+      for (const Piece& p : pieces.list) source_.read(p.range, to + p.source_at);
     };
     uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
     loss_.add(pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want));
@@ -240,8 +241,8 @@ class Verification {
   void fill_missing_ranks(Worker& worker, const PackedTensor& t, const Pieces& pieces, uint8_t* canonical) {
     if (!source_) return;
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    for (const PieceAt& p : pieces.list) {
-      source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, source + p.source_at);
+    for (const Piece& p : pieces.list) {
+      source_.read(p.range, source + p.source_at);
       to_canonical(t, p, true, source, canonical);
     }
   }
@@ -250,21 +251,21 @@ class Verification {
                     const uint8_t* canonical) {
     if (!source_ && !plan_.tp.complete()) return;
     uint8_t* restored = worker.other.reserve(pieces.source_bytes);
-    PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
-    for (const PieceAt& p : pieces.list) {
-      const bool float_zero = p_.manifest.float_zeros.count(p.slice.tensor->name) > 0;
+    PieceHasher hasher = source_hasher(pieces, sums_);
+    for (const Piece& p : pieces.list) {
+      const bool float_zero = p_.manifest.float_zeros.count(p.range.tensor->name) > 0;
       if (const int64_t at = restore_piece(t, p, float_zero, canonical, restored); at >= 0)
         complain(set_.stored[job.target], fmt::format("expert {}: {}", p.expert, describe_no_scale(p, at)));
       if (source_) compare_with_source(worker, set_.stored[job.target], p, restored + p.source_at);
-      hasher(restored + p.source_at, p.slice.piece_bytes);
+      hasher(restored + p.source_at, p.range.bytes);
     }
   }
 
   void report_experts(const PackJob& job, const Tensor& stored, const Pieces& pieces,
                       const std::vector<ExpertReport>& reports) {
     for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i].pads);
-    for (const PieceAt& p : pieces.list) {
-      const PieceReport& r = reports[size_t(p.expert - job.begin)].piece[p.piece];
+    for (const Piece& p : pieces.list) {
+      const PieceReport& r = reports[size_t(p.expert - job.begin)].piece[p.view];
       if (r.wrong) complain(stored, p, {r.wrong, r.first});
     }
   }
@@ -281,10 +282,10 @@ class Verification {
     if (r.copies.wrong) complain(stored, fmt::format("expert {}: {}", expert, describe(r.copies)));
   }
 
-  void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {
-    uint8_t* want = worker.source.reserve(p.slice.piece_bytes);
-    source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, want);
-    const WrongBytes d = difference(restored, want, p.slice.piece_bytes);
+  void compare_with_source(Worker& worker, const Tensor& stored, const Piece& p, const uint8_t* restored) {
+    uint8_t* want = worker.source.reserve(p.range.bytes);
+    source_.read(p.range, want);
+    const WrongBytes d = difference(restored, want, p.range.bytes);
     if (d.count) complain(stored, p, d);
   }
 

@@ -75,7 +75,7 @@ class PackedLayer {
       auto& data = data_[size_t(t.role)][size_t(t.part)];
       data = std::make_unique_for_overwrite<uint8_t[]>(size_t(t.bytes));
       for (int64_t at = 0; at < t.bytes; at += t.slice_bytes)
-        reads.push_back({&set.stored[i], at, t.slice_bytes, data.get() + at});
+        reads.push_back({{&set.stored[i], at, t.slice_bytes}, data.get() + at});
       intermediate_ = t.intermediate;
     }
     read_all(reader, reads, threads);

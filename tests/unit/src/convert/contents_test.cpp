@@ -7,7 +7,7 @@
 #include "src/backends/backend.h"
 #include "src/convert/job_record.h"
 #include "src/convert/zero_runs.h"
-#include "src/packed/manifest.h"
+#include "src/packed/checksums.h"
 #include "tests/support/program.h"
 
 using namespace mxfp4;
@@ -93,8 +93,9 @@ TEST_CASE("a record of another job, or a damaged one, leaves checksums and marks
   REQUIRE_FALSE(problems.any());
   for (const Job& job : plan.jobs) {
     Checksums made(plan);
-    for (Checksums::Packed& p : made.packed) std::fill(p.marks.begin(), p.marks.end(), mark::float_zero);
-    std::fill(made.copied_marks.begin(), made.copied_marks.end(), mark::nan | mark::minus_infinity);
+    for (Checksums::Packed& p : made.packed)
+      std::fill(p.sources.marks.begin(), p.sources.marks.end(), mark::float_zero);
+    std::fill(made.copied.marks.begin(), made.copied.marks.end(), mark::nan | mark::minus_infinity);
     const std::string record = record_of(plan, job, made, {.zero_scales = 7, .loss = {}});
     const auto is_unread = [&](const std::string& wrong) {
       Checksums sums(plan);
@@ -102,8 +103,9 @@ TEST_CASE("a record of another job, or a damaged one, leaves checksums and marks
       const bool read = read_record(plan, job, wrong, sums, counts);
       const bool same = counts.zero_scales == 0 && record_of(plan, job, sums, {}) == record_of(plan, job, sums, counts);
       const Checksums none(plan);
-      bool clean = sums.copied_marks == none.copied_marks;
-      for (size_t i = 0; i < sums.packed.size(); ++i) clean = clean && sums.packed[i].marks == none.packed[i].marks;
+      bool clean = sums.copied.marks == none.copied.marks;
+      for (size_t i = 0; i < sums.packed.size(); ++i)
+        clean = clean && sums.packed[i].sources.marks == none.packed[i].sources.marks;
       return !read && same && clean;
     };
     Checksums again(plan);

@@ -14,7 +14,7 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
   const auto put = [&](const std::string& name, const Tensor& from, std::vector<int64_t> shape, int64_t expert,
                        int64_t experts) {
     std::string bytes(size_t(from.bytes / experts), 0);
-    reader.read(from, expert * int64_t(bytes.size()), int64_t(bytes.size()), bytes.data());
+    reader.read({&from, expert * int64_t(bytes.size()), int64_t(bytes.size())}, bytes.data());
     tensors.push_back({name, from.dtype, std::move(shape), 0, int64_t(data.size()), int64_t(bytes.size())});
     data += bytes;
   };
@@ -66,7 +66,7 @@ void write_mlx(const std::string& dir, const std::string& switch_mlp, const char
   };
   for (const Tensor& t : ck.tensors) {
     std::string bytes(size_t(t.bytes), 0);
-    reader.read(t, 0, t.bytes, bytes.data());
+    reader.read({&t, 0, t.bytes}, bytes.data());
     const size_t at = t.name.find("_proj_");
     if (t.name.find(".experts.") == t.name.npos) {
       put(t.name, t.dtype, t.shape, bytes);

@@ -25,7 +25,7 @@ std::map<std::string, std::string> bytes_of(const PackedCheckpoint& p) {
   const auto add = [&](const Tensor& t) {
     std::string& bytes = out[p.files.where(t)];
     bytes.resize(size_t(t.bytes));
-    reader.read(t, 0, t.bytes, bytes.data());
+    reader.read({&t, 0, t.bytes}, bytes.data());
   };
   for (const PackedSet& set : p.sets)
     for (const Tensor& t : set.stored) add(t);

@@ -66,7 +66,7 @@ TEST_CASE("a job that only reads is dealt by itself") {
   const Tensor tensor;
   plan.copied.push_back({&tensor, std::nullopt, 0});
   for (size_t i = 0; i < 3; ++i) {
-    plan.copy_pieces.push_back({0, int64_t(i) * copy_piece_bytes, 6});
+    plan.copy_pieces.push_back({0, {&tensor, int64_t(i) * copy_piece_bytes, 6}});
     plan.jobs.push_back(CopyJob{i, i + 1});
   }
   CHECK(deal(plan, 2).of_job == std::vector<int>{0, 1, 1, 0});

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/backends/backend.h"
+#include "src/plan/pieces.h"
 #include "src/plan/transfer.h"
 
 using namespace mxfp4;
@@ -73,7 +74,7 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
     const Pieces pieces = pieces_in(plan, first, 0, experts);
     const auto source = fill(first, pieces.source_bytes, seed);
     std::vector<uint8_t> canonical(size_t(pieces.canonical_bytes)), again(canonical.size()), back(source.size());
-    for (const PieceAt& p : pieces.list) {
+    for (const Piece& p : pieces.list) {
       const ScaleReport r = to_canonical(first, p, true, source.data(), canonical.data());
       REQUIRE(r.bad == 0);
     }
@@ -84,7 +85,7 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
       for (const PadReport& pads : unpack_experts(pieces, t, *device, packed.data(), again.data()))
         CHECK(pads.wrong == 0);
     }
-    for (const PieceAt& p : pieces.list) restore_piece(first, p, false, again.data(), back.data());
+    for (const Piece& p : pieces.list) restore_piece(first, p, false, again.data(), back.data());
     INFO(first.name);
     CHECK((back == source));  // too large to print
   }
