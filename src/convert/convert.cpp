@@ -11,7 +11,6 @@
 #include "src/base/signals.h"
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
-#include "src/convert/damaged.h"
 #include "src/convert/destination.h"
 #include "src/convert/in_the_way.h"
 #include "src/convert/merge.h"
@@ -241,7 +240,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   if (earlier.is_same) return leave_as_it_is(options, p.plan, *in.place);
   refuse_what_is_in_the_way(options, *in.place, earlier.differs);
   refuse_to_replace(options, p.plan, in, earlier.differs);
-  const SourceCache cache(in.files);
+  const ContentsCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p.plan, devices);
   to.check(p.plan);  // before leftovers of an earlier run are removed

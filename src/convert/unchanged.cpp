@@ -16,6 +16,7 @@
 #include "src/packed/rebuilt.h"
 #include "src/packed/source_headers.h"
 #include "src/plan/pieces.h"
+#include "src/verify/set_check.h"
 
 namespace mxfp4 {
 
@@ -114,7 +115,7 @@ std::string difference_of_set(const Plan& plan, const ManifestOptions& options, 
 }
 
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads) {
-  const SourceCache cache(files);
+  const ContentsCache cache(files);
   if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;
   const Checksums sums = read_sums(plan, source, threads, std::vector<bool>(plan.jobs.size(), true));
   const std::string fingerprint = fingerprint_of(plan, source_checksums(plan, sums));
@@ -122,7 +123,16 @@ bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files
   return fingerprint == m.fingerprint;
 }
 
-SourceCache::SourceCache(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
+std::string damaged_tensor(const PackedCheckpoint& out, int threads) {
+  const ContentsCache cache(out.files);
+  if (cache.find() == out.manifest.own_checksum) return {};
+  const SetReport report = check_checksums(out, threads, PageCache::no);
+  if (!report.problems.empty()) return report.problems.front().first;
+  cache.put(out.manifest.own_checksum);
+  return {};
+}
+
+ContentsCache::ContentsCache(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   for (const Shard& s : checkpoint.shards) {
     struct stat now;
     if (::stat(s.path.c_str(), &now) != 0) return;  // a packed source
@@ -132,7 +142,7 @@ SourceCache::SourceCache(const Checkpoint& checkpoint) : checkpoint_(checkpoint)
   if (const std::string dir = cache_dir(); !dir.empty()) path_ = dir + "/" + key_;
 }
 
-std::string SourceCache::key() const {
+std::string ContentsCache::key() const {
   std::string text = MXFP4_VERSION;
   for (const Shard& s : checkpoint_.shards) {
     struct stat now;
@@ -143,7 +153,7 @@ std::string SourceCache::key() const {
   return checksum_of(text);
 }
 
-std::string SourceCache::find() const {
+std::string ContentsCache::find() const {
   std::error_code ec;
   if (path_.empty() || !fs::is_regular_file(path_, ec)) return {};
   std::string text;
@@ -156,7 +166,7 @@ std::string SourceCache::find() const {
   return whole ? text.substr(0, 32) : "";
 }
 
-void SourceCache::put(const std::string& fingerprint) const {
+void ContentsCache::put(const std::string& checksum) const {
   timespec now;
   ::clock_gettime(CLOCK_REALTIME, &now);
   if (path_.empty() || newest_ + 2 * second > nanoseconds(now) || key() != key_) return;
@@ -166,7 +176,7 @@ void SourceCache::put(const std::string& fingerprint) const {
   if (ec) return;
   const std::string fresh = fmt::format("{}.{}", path_, nanoseconds(now));
   try {
-    write_text(fresh, fingerprint + " " + checksum_of(fingerprint) + "\n");
+    write_text(fresh, checksum + " " + checksum_of(checksum) + "\n");
     fs::rename(fresh, path_, ec);
   } catch (const Error&) {  // ignore: the cache is optional
     fs::remove(fresh, ec);

@@ -26,16 +26,20 @@ bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files
 /// Reads and hashes the source ranges of the jobs for which `wanted` is true.
 Checksums read_sums(const Plan& plan, Source& source, int threads, const std::vector<bool>& wanted);
 
-/// Caches a source's fingerprint, if a later change of its files would be detected.
-class SourceCache {
+/// Reads every tensor of OUT, unless the private cache knows all of its files. Returns "FILE: TENSOR" for the first
+/// tensor without its checksum, or an empty text.
+std::string damaged_tensor(const PackedCheckpoint& out, int threads);
+
+/// Caches a checksum of the contents of a checkpoint or an output, if a later change of its files would be detected.
+class ContentsCache {
  public:
   /// Records the state of the shards before they are read. A source without its own files is not cached.
-  explicit SourceCache(const Checkpoint& checkpoint);
+  explicit ContentsCache(const Checkpoint& checkpoint);
   /// Empty if unknown.
   std::string find() const;
   /// Called after the read. Does nothing if a shard has changed during the read, or so recently that another change in
   /// the same clock tick would be missed. Ignores write errors.
-  void put(const std::string& fingerprint) const;
+  void put(const std::string& checksum) const;
 
  private:
   std::string key() const;

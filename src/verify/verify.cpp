@@ -2,328 +2,37 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
-#include <mutex>
-#include <set>
 
 #include "src/base/elapsed.h"
 #include "src/base/log.h"
-#include "src/base/progress.h"
-#include "src/device/pipeline.h"
 #include "src/models/complete.h"
-#include "src/packed/checksums.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
 #include "src/packed/sharded_state.h"
-#include "src/plan/deal.h"
-#include "src/plan/pieces.h"
-#include "src/plan/rewrite.h"
-#include "src/plan/transfer.h"
-#include "src/verify/loss.h"
 #include "src/verify/original.h"
 #include "src/verify/request.h"
+#include "src/verify/set_check.h"
 #include "src/verify/sums.h"
 #include "src/verify/verdict.h"
-#include "src/verify/wrong_bytes.h"
 
 namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t compared_block = int64_t(1) << 20;  // fits into caches twice, and keeps a disk busy
-constexpr int64_t least_later = 64 << 10;             // for smaller chunks a look at the page cache costs too much
-
-/// Checks one set of packed tensors, or one part of it. The run of the first set also checks the copied tensors.
-class Verification {
- public:
-  Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options,
-               Level level, const DeviceChoice& devices)
-      : p_(p),
-        set_(set),
-        plan_(set.plan),
-        source_(source),
-        options_(options),
-        level_(level),
-        devices_(devices),
-        part_of_(deal(set.plan, options.part.count).of_file),
-        out_(p.files, CacheRoom(options.page_cache)),
-        sums_(set.plan) {}
-
-  void run() {
-    const bool first = &set_ == &p_.sets.front();
-    Progress progress("verifying", data_bytes(first));
-    run_jobs(
-        int64_t(plan_.jobs.size()), options_.threads,
-        [&](Worker& worker, int64_t i) {
-          const Job& job = plan_.jobs[size_t(i)];
-          if (const auto* pack = std::get_if<PackJob>(&job)) {
-            if (is_mine(plan_.packed[size_t(pack->target)].file)) progress.add(check_packed(worker, *pack));
-          } else if (first) {
-            const auto& copy = std::get<CopyJob>(job);
-            if (is_mine(plan_.copied[plan_.pieces_of(copy).front().copied].file.value()))
-              progress.add(check_copied(worker, copy));
-          }
-        },
-        devices_);
-    for (size_t i = 0; first && i < plan_.copied.size(); ++i)
-      if (is_mine(plan_.copied[i].file.value()))
-        compare_checksum(p_.files.where(p_.copied[i]), sums_.copied.hashes[i],
-                         to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
-    for (size_t i = 0; i < plan_.packed.size(); ++i)
-      if (is_mine(plan_.packed[i].file)) check_sums(i);
-    if (plan_.backend->rewrite && level_ >= Level::bytes && options_.part.count == 1)
-      loss_.compare(p_.manifest.sets[size_t(&set_ - p_.sets.data())], lines_);
-    std::sort(lines_.begin(), lines_.end());
-  }
-
-  void report(Problems& problems) const {
-    for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
-  }
-
-  /// A message if the source is certainly another checkpoint, else empty: the set matches its manifest, and most packed
-  /// and most copied tensors differ from the source. A wrong layout changes no copied tensor.
-  std::string other_source() const {
-    int64_t packed = 0, other_packed = 0, copied = 0, other_copied = 0;
-    for (size_t i = 0; i < plan_.packed.size(); ++i) {
-      if (plan_.packed[i].rank != plan_.tp.ranks.front() || !is_mine(plan_.packed[i].file)) continue;
-      ++packed;
-      other_packed += int64_t(not_the_sources_.count(&set_.stored[i]));
-    }
-    for (size_t i = 0; i < plan_.copied.size(); ++i) {
-      if (!is_mine(plan_.copied[i].file.value())) continue;
-      ++copied;
-      other_copied += int64_t(not_the_sources_.count(&p_.copied[i]));
-    }
-    if (is_damaged_ || 2 * other_packed <= packed || 2 * other_copied <= copied) return {};
-    return fmt::format(
-        "not the checkpoint that {0} was made from: {1} of {2} packed and {3} of {4} copied tensors differ "
-        "here; {0} itself matches its manifest",
-        options_.out, other_packed, packed, other_copied, copied);
-  }
-
- private:
-  /// Whether this part checks a file. A file with all its tensors belongs to one part, and so do the files of all ranks
-  /// of a tensor.
-  bool is_mine(int file) const { return part_of_[size_t(file)] == options_.part.index; }
-
-  int64_t data_bytes(bool with_copied) const {
-    int64_t bytes = 0;
-    for (const PackedTensor& t : plan_.packed)
-      if (is_mine(t.file)) bytes += t.bytes;
-    for (size_t i = 0; with_copied && i < plan_.copied.size(); ++i)
-      if (is_mine(plan_.copied[i].file.value())) bytes += p_.copied[i].bytes;
-    return bytes;
-  }
-
-  void complain(const Tensor& stored, std::string text) {
-    const std::lock_guard lock(mutex_);
-    lines_.emplace_back(p_.files.where(stored), std::move(text));
-  }
-  void complain_of_source(const Tensor& stored, std::string text) {
-    complain(stored, std::move(text));
-    const std::lock_guard lock(mutex_);
-    not_the_sources_.insert(&stored);
-  }
-  void complain(const Tensor& stored, const Piece& p, const WrongBytes& d) {
-    complain_of_source(stored, fmt::format("expert {}: {} from the source's {}, the first at byte {} of the expert",
-                                           p.expert, d.text(), printable(p.range.tensor->name), d.first));
-  }
-
-  void compare_checksum(const std::string& at, const std::vector<Hash>& pieces, const std::string& expected) {
-    if (to_hex(hash_of_pieces(pieces)) == expected) return;
-    lines_.emplace_back(at, fmt::format("does not have the checksum in {}", manifest_name));
-    is_damaged_ = true;
-  }
-
-  void check_sums(size_t i) {
-    const PackedTensor& t = plan_.packed[i];
-    compare_checksum(p_.files.where(set_.stored[i]), sums_.packed[i].slices, set_.checksums[i]);
-    const bool hashed = level_ >= Level::bytes && !plan_.backend->rewrite && (source_ || plan_.tp.complete());
-    if (!hashed || t.rank != plan_.tp.ranks.front()) return;
-    const auto sources = sources_of(plan_, t);
-    for (size_t s = 0; s < sources.size(); ++s)
-      if (!XXH128_isEqual(hash_of_pieces(sums_.packed[i].sources.hashes[s]), p_.manifest.checksum_of(sources[s]->name)))
-        complain(set_.stored[i], fmt::format("unpacked, it does not have the checksum in {} of {}", manifest_name,
-                                             printable(sources[s]->name)));
-  }
-
-  int64_t check_copied(Worker& worker, const CopyJob& job) {
-    int64_t done = 0;
-    const Pieces pieces = pieces_in(plan_, job);
-    PieceHasher hasher = source_hasher(pieces, sums_);
-    for (const Piece& piece : pieces.list) {
-      const Tensor& stored = p_.copied[piece.tensor];
-      const TensorRange& whole = piece.range;
-      WrongBytes found;
-      const bool compare = source_ && level_ >= Level::bytes;
-      const int64_t step = compare ? compared_block : whole.bytes;
-      for (int64_t at = 0, bytes; at < whole.bytes; at += bytes) {
-        bytes = std::min(step, whole.bytes - at);
-        uint8_t* is = compare ? worker.packed.reserve(bytes) : nullptr;
-        out_.read({&stored, whole.offset + at, bytes}, is, std::ref(hasher));
-        if (!compare) continue;
-        uint8_t* want = worker.source.reserve(bytes);
-        source_.read({whole.tensor, whole.offset + at, bytes}, want);
-        found.add(at, difference(is, want, bytes));
-      }
-      if (found.count)
-        complain_of_source(
-            stored, fmt::format("{} from the source, the first at {}", found.text(), whole.offset + found.first));
-      done += whole.bytes;
-    }
-    return done;
-  }
-
-  /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
-  int64_t check_packed(Worker& worker, const PackJob& job) {
-    const PackedTensor& t = plan_.packed[job.target];
-    const bool lossy = plan_.backend->rewrite;
-    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-    const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.are_canonical();
-    const bool restore = level_ >= Level::bytes && !lossy && !compare;
-    uint8_t* expected = compare ? worker.source.reserve(pieces.source_bytes) : nullptr;
-    const FetchPiece fetch = compare ? fetch_expected(pieces, expected) : nullptr;
-    uint8_t* canonical = restore ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
-    if (restore && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
-    int64_t done = 0;
-    for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
-      const size_t i = job.target + r;
-      const PackedTensor& ranked = plan_.packed[i];
-      const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
-      uint8_t* packed = level_ >= Level::bytes ? worker.packed.reserve(size) : nullptr;
-      PieceHasher hasher = slice_hasher(plan_, i, job.begin, job.end, sums_);
-      out_.read({&set_.stored[i], job.begin * ranked.slice_bytes, size}, packed, std::ref(hasher));
-      if (compare)
-        report_experts(job, set_.stored[i], pieces,
-                       compare_experts(pieces, ranked, *worker.device, packed, expected, fetch));
-      if (restore) report_pads(job, set_.stored[i], unpack_experts(pieces, ranked, *worker.device, packed, canonical));
-      if (lossy && level_ >= Level::bytes) compare_with_repack(worker, job, i, packed);
-      done += size;
-    }
-    if (restore) check_source(worker, job, t, pieces, canonical);
-    if (compare) source_hasher(pieces, sums_)(expected, pieces.source_bytes);
-    return done;
-  }
-
-  /// Reads the source's chunks, which are canonical already. For large cached chunks and one rank it reads nothing yet;
-  /// the returned function reads them.
-  FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
-    const auto read = [this, to](const Piece& p, int64_t first, int64_t end) {
-      source_.read({p.range.tensor, p.range.offset + first, end - first}, to + p.source_at + first);
-    };
-    const auto can_wait = [&](const Piece& p) { return p.range.bytes >= least_later && source_.is_cached(p.range); };
-    const bool later = plan_.tp.ranks.size() == 1 && plan_.tp.complete() &&
-                       std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
-    if (later) return read;
-    for (const Piece& p : pieces.list) read(p, 0, p.range.bytes);
-    return {};
-  }
-
-  /// For lossy backends: packs the source again and compares the bytes with OUT's.
-  void compare_with_repack(Worker& worker, const PackJob& job, size_t i, const uint8_t* packed) {
-    const PackedTensor& t = plan_.packed[i];
-    const auto read = [&](const Pieces& pieces, uint8_t* to) {
-      for (const Piece& p : pieces.list) source_.read(p.range, to + p.source_at);
-    };
-    uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
-    loss_.add(pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want));
-    for (int64_t e = job.begin; e < job.end; ++e) {
-      const int64_t at = (e - job.begin) * t.slice_bytes;
-      if (const WrongBytes d = difference(packed + at, want + at, t.slice_bytes); d.count)
-        complain_of_source(
-            set_.stored[i],
-            fmt::format("expert {}: {} from the source packed again, the first at byte {}", e, d.text(), d.first));
-    }
-  }
-
-  /// Fills the rows of missing ranks from the source. Without a source it does nothing.
-  void fill_missing_ranks(Worker& worker, const PackedTensor& t, const Pieces& pieces, uint8_t* canonical) {
-    if (!source_) return;
-    uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    for (const Piece& p : pieces.list) {
-      source_.read(p.range, source + p.source_at);
-      to_canonical(t, p, true, source, canonical);
-    }
-  }
-
-  void check_source(Worker& worker, const PackJob& job, const PackedTensor& t, const Pieces& pieces,
-                    const uint8_t* canonical) {
-    if (!source_ && !plan_.tp.complete()) return;
-    uint8_t* restored = worker.other.reserve(pieces.source_bytes);
-    PieceHasher hasher = source_hasher(pieces, sums_);
-    for (const Piece& p : pieces.list) {
-      const bool float_zero = p_.manifest.float_zeros.count(p.range.tensor->name) > 0;
-      if (const int64_t at = restore_piece(t, p, float_zero, canonical, restored); at >= 0)
-        complain(set_.stored[job.target], fmt::format("expert {}: {}", p.expert, describe_no_scale(p, at)));
-      if (source_) compare_with_source(worker, set_.stored[job.target], p, restored + p.source_at);
-      hasher(restored + p.source_at, p.range.bytes);
-    }
-  }
-
-  void report_experts(const PackJob& job, const Tensor& stored, const Pieces& pieces,
-                      const std::vector<ExpertReport>& reports) {
-    for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i].pads);
-    for (const Piece& p : pieces.list) {
-      const PieceReport& r = reports[size_t(p.expert - job.begin)].piece[p.view];
-      if (r.wrong) complain(stored, p, {r.wrong, r.first});
-    }
-  }
-
-  void report_pads(const PackJob& job, const Tensor& stored, const std::vector<PadReport>& reports) {
-    for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i]);
-  }
-
-  void report_pads(const Tensor& stored, int64_t expert, const PadReport& r) {
-    if (r.wrong)
-      complain(stored, fmt::format("expert {}: {} wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
-                                   expert, r.wrong == 1 ? "1 pad byte is" : fmt::format("{} pad bytes are", r.wrong),
-                                   r.n, r.b, r.is, r.expected));
-    if (r.copies.wrong) complain(stored, fmt::format("expert {}: {}", expert, describe(r.copies)));
-  }
-
-  void compare_with_source(Worker& worker, const Tensor& stored, const Piece& p, const uint8_t* restored) {
-    uint8_t* want = worker.source.reserve(p.range.bytes);
-    source_.read(p.range, want);
-    const WrongBytes d = difference(restored, want, p.range.bytes);
-    if (d.count) complain(stored, p, d);
-  }
-
-  const PackedCheckpoint& p_;
-  const PackedSet& set_;
-  const Plan& plan_;
-  const Original& source_;
-  const VerifyOptions& options_;
-  const Level level_;
-  const DeviceChoice& devices_;
-  const std::vector<int> part_of_;  // of each of the plan's files
-  ShardReader out_;
-  Checksums sums_;
-  std::mutex mutex_;
-  std::vector<std::pair<std::string, std::string>> lines_;
-  std::set<const Tensor*> not_the_sources_;  // stored tensors
-  Loss loss_;                                // of a lossy backend
-  bool is_damaged_ = false;                  // some tensors do not match their checksums
-};
+void add(const SetReport& report, Problems& problems) {
+  for (const auto& [at, text] : report.problems) problems.error(at, "{}", text);
+}
 
 }  // namespace
 
 void check_bytes(const std::string& out, int threads) {
-  VerifyOptions options;
-  options.threads = threads;
-  const Original none(options.source, options.links);
-  const DeviceChoice cpu;
   Problems problems;
   const auto packed = open_packed(out, problems);
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (!problems.any() && is_state) verify_state(*packed, threads, problems);
-  for (const PackedSet& set : packed->sets)
-    if (!problems.any()) {
-      Verification of_set(*packed, set, none, options, Level::files, cpu);
-      of_set.run();
-      of_set.report(problems);
-    }
-  check_sums(*packed, options.part, threads, problems);
+  if (!problems.any()) add(check_checksums(*packed, threads, PageCache::automatic), problems);
+  check_sums(*packed, {}, threads, problems);
   problems.throw_if_any();
 }
 
@@ -334,15 +43,14 @@ namespace {
 bool verify_tensors(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source,
                     const DeviceChoice& devices, bool is_whole, Verdict& v) {
   for (size_t i = 0; i < packed.sets.size(); ++i) {
-    Verification of_set(packed, packed.sets[i], source, options, v.levels[i], devices);
-    of_set.run();
-    const std::string other = i == 0 && is_whole ? of_set.other_source() : "";
-    if (other.empty()) {
-      of_set.report(v.problems);
+    const SetReport report = check_set(packed, packed.sets[i], source, options, v.levels[i], devices);
+    const bool is_other = i == 0 && is_whole && !report.other_source.empty();
+    if (!is_other) {
+      add(report, v.problems);
       continue;
     }
     v.problems = {};
-    v.problems.error(source.checkpoint->dir, "{}", other);
+    v.problems.error(source.checkpoint->dir, "{}", report.other_source);
     return false;
   }
   return true;
