@@ -1,11 +1,11 @@
 #include "src/convert/conversion.h"
 
 #include <algorithm>
-#include <map>
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/checkpoint/shard_reader.h"
+#include "src/convert/finished_jobs.h"
 #include "src/convert/job_batches.h"
 #include "src/io/cached_pages.h"
 #include "src/packed/add_set.h"
@@ -20,7 +20,6 @@ namespace {
 // Mapping is serialised in the GPU's driver: batch enough pages to amortise it, but leave batches for all threads.
 constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
 constexpr int64_t copied_at_once = int64_t(8) << 20;  // fits into a packing job's buffer
-constexpr int most_named = 20;
 
 }  // namespace
 
@@ -130,16 +129,7 @@ Fd Conversion::open_file(size_t file) const {
 std::vector<int64_t> Conversion::jobs_left() {
   std::vector<bool> done = read_journal();
   for (size_t i = 0; i < done.size(); ++i) done[i] = done[i] && !others_jobs_[i];
-  const int64_t count = std::count(done.begin(), done.end(), true);
-  std::vector<uint8_t> good(done.size());
-  if (count > 0) {
-    Progress progress("checking", count, "steps");
-    run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
-      progress.add(done[size_t(i)]);
-    });
-  }
-  note_damaged(done, good);
+  const std::vector<uint8_t> good = jobs_on_disk(plan_, done, sums_, files_, options_.threads);
   std::vector<int64_t> left;
   for (size_t i = 0; i < good.size(); ++i)
     if (!good[i] && !others_jobs_[i]) {
@@ -149,31 +139,6 @@ std::vector<int64_t> Conversion::jobs_left() {
   if (const int64_t kept = std::count(good.begin(), good.end(), true); kept > 0)
     note(fmt::format("{} of {} steps are done already", kept, good.size()));
   return left;
-}
-
-void Conversion::note_damaged(const std::vector<bool>& done, const std::vector<uint8_t>& good) const {
-  std::map<int, int64_t> steps;  // by file
-  for (size_t i = 0; i < done.size(); ++i)
-    if (done[i] && !good[i])
-      for (const int file : files_of(plan_, plan_.jobs[i])) ++steps[file];
-  int named = 0;
-  for (const auto& [file, count] : steps) {
-    if (named++ == most_named) return note("and " + counted(steps.size() - most_named, "more file"));
-    note(
-        fmt::format("{}: not as it was written; steps that are done again: {}", plan_.files[size_t(file)].name, count));
-  }
-}
-
-bool Conversion::is_on_disk(Worker& worker, const Job& job) {
-  const std::vector<FileRange> ranges = output_of(plan_, job);
-  const std::vector<Hash*> hashes = output_hashes(plan_, job, sums_);
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const auto& [file, offset, bytes] = ranges[i];
-    uint8_t* data = worker.packed.reserve(bytes);
-    files_.get(size_t(file))->read(data, bytes, offset);
-    if (!XXH128_isEqual(hash_bytes(data, bytes), *hashes[i])) return false;
-  }
-  return true;
 }
 
 void Conversion::drop_if_refused(const std::function<void()>& work) {
@@ -282,7 +247,7 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   };
   phases_.time(Phase::read, [&] { source_.read(worker, pieces, source, by_device ? nullptr : sink); });
   if (by_device) scanner(source, pieces.source_bytes);
-  Input input{pieces, canonical_form(worker, job, pieces, source, counts), counts, {}, {}};
+  Input input{pieces, canonical_form(worker, pieces, source, counts), counts, {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
   int64_t done = 0;
@@ -366,54 +331,18 @@ void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t off
   phases_.time(Phase::write, [&] { files_.get(size_t(file))->write(data, bytes, offset, sink); });
 }
 
-const uint8_t* Conversion::canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
-                                          JobCounts& counts) {
+const uint8_t* Conversion::canonical_form(Worker& worker, const Pieces& pieces, uint8_t* source, JobCounts& counts) {
   const PackedTensor& t = *pieces.tensor;
   const bool same = pieces.are_canonical();
   if (same && t.part != Part::scales) return source;
   uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
-  for (const Piece& p : pieces.list)
-    check_scales(job, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical), counts);
-  return canonical;
-}
-
-void Conversion::check_scales(const PackJob& job, const Piece& p, const ScaleReport& r, JobCounts& counts) {
-  const PackedTensor& t = plan_.packed[job.target];
-  if (t.part == Part::residual) return;  // derived from scales that are checked elsewhere
-  counts.zero_scales += r.zero;
-  if (r.bad) complain(t, p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
-  if (!r.zero_floats) return;
-  if (r.least_floats)
-    complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
-  else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
-    complain(t, p, at, "scale 0.0 over codes that are not zero");
-  uint8_t& marks = sums_.packed[job.target].sources.marks_of(p);
-  std::atomic_ref(marks).fetch_or(mark::float_zero, std::memory_order_relaxed);  // shared by jobs of a stacked tensor
-}
-
-int64_t Conversion::first_nonzero_group(const PackedTensor& t, const Piece& p) {
-  const Expert& e = plan_.model->layers[size_t(t.layer)].experts[size_t(p.expert)];
-  const TensorRange codes = (t.role == Role::w2 ? e.down : p.view == 1 ? e.up : e.gate).codes.piece;
-  std::vector<float> scales(size_t(p.range.bytes / 4));
-  const ShardReader& reader = *source_.reader();
-  reader.read(p.range, scales.data());
-  for (size_t i = 0; i < scales.size(); ++i) {
-    if (scales[i] != 0) continue;
-    uint8_t bytes[group / 2];
-    reader.read({codes.tensor, codes.offset + int64_t(i) * group / 2, group / 2}, bytes);
-    for (uint8_t b : bytes)
-      if (b & 0x77) return int64_t(i);
+  for (const Piece& p : pieces.list) {
+    const ScaleReport report = to_canonical(t, p, options_.allow_nan_scales, source, canonical);
+    if (t.part == Part::residual) continue;  // derived from scales that are checked elsewhere
+    counts.zero_scales += report.zero;
+    if (!scales_.check(pieces, p, report)) failed_ = true;
   }
-  return -1;
-}
-
-void Conversion::complain(const PackedTensor& t, const Piece& p, int64_t index, const std::string& what) {
-  const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
-  const int64_t columns = (t.role == Role::w2 ? layer.intermediate : layer.hidden) / group;
-  const std::lock_guard lock(mutex_);
-  problems_.error(plan_.checkpoint->where(*p.range.tensor), "expert {}, row {}, group {}: {}", p.expert,
-                  index / columns, index % columns, what);
-  failed_ = true;
+  return canonical;
 }
 
 }  // namespace mxfp4

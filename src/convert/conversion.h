@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "src/convert/convert.h"
 #include "src/convert/job_order.h"
 #include "src/convert/job_record.h"
+#include "src/convert/scale_check.h"
 #include "src/convert/source_hashes.h"
 #include "src/device/device_sums.h"
 #include "src/device/pipeline.h"
@@ -46,7 +46,8 @@ class Conversion {
         others_files_(plan.files.size()),
         files_(
             plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), writes_); },
-            [this](DirectFile& f) { f.finish(options_.sync); }) {}
+            [this](DirectFile& f) { f.finish(options_.sync); }),
+        scales_(plan, source.reader(), sums_, problems_) {}
 
   /// Excludes jobs and files of other parts: they are neither carried out nor written.
   void leave_out(std::vector<bool> jobs, std::vector<bool> files) {
@@ -86,10 +87,6 @@ class Conversion {
   void open_files();
   /// All jobs, except those in the journal whose bytes on disk match their checksums.
   std::vector<int64_t> jobs_left();
-  /// Reports files in which bytes of finished jobs are damaged.
-  void note_damaged(const std::vector<bool>& done, const std::vector<uint8_t>& good) const;
-  /// Whether everything that the job wrote has its checksum.
-  bool is_on_disk(Worker& worker, const Job& job);
   /// Calls work(). If the source cannot be packed, or has changed, the finished jobs are discarded before the error is
   /// thrown.
   void drop_if_refused(const std::function<void()>& work);
@@ -139,13 +136,7 @@ class Conversion {
   DirectFile::BlockSink hashing(PieceHasher& hasher);
   void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::BlockSink& sink = {});
   /// Converts the pieces to canonical form; returns `source` itself if the bytes are the same.
-  const uint8_t* canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
-                                JobCounts& counts);
-  void check_scales(const PackJob& job, const Piece& p, const ScaleReport& r, JobCounts& counts);
-  /// The index of the piece's first scale 0.0 with a nonzero code, or -1.
-  int64_t first_nonzero_group(const PackedTensor& t, const Piece& p);
-  /// Reports file, tensor, expert, row and group of scale `index` of a piece.
-  void complain(const PackedTensor& t, const Piece& p, int64_t index, const std::string& what);
+  const uint8_t* canonical_form(Worker& worker, const Pieces& pieces, uint8_t* source, JobCounts& counts);
 
   const Plan& plan_;
   const ConvertOptions& options_;
@@ -167,8 +158,8 @@ class Conversion {
   bool in_memory_ = false, in_place_ = false;  // in_memory_: any file is in memory
   int64_t most_source_ = 0, most_packed_ = 0;  // the largest of all jobs, in bytes
   std::atomic<int64_t> in_place_bytes_ = 0;
-  std::mutex mutex_;
   Problems problems_;
+  ScaleCheck scales_;
 };
 
 }  // namespace mxfp4

@@ -1,0 +1,39 @@
+// Scales that a conversion refuses.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+#include "src/plan/pieces.h"
+
+namespace mxfp4 {
+
+struct Checksums;
+class Problems;
+class ShardReader;
+
+class ScaleCheck {
+ public:
+  /// reader: of the checkpoint, to look up codes of scales that are 0.0. Null if the output's own conversion has done
+  /// this. Bad scales are added to `problems`.
+  ScaleCheck(const Plan& plan, const ShardReader* reader, Checksums& sums, Problems& problems)
+      : plan_(plan), reader_(reader), sums_(sums), problems_(problems) {}
+
+  /// Whether a piece of scales can be converted; `report` is that of to_canonical(). Marks F32 0.0 in the checksums.
+  /// Thread-safe.
+  bool check(const Pieces& pieces, const Piece& p, const ScaleReport& report);
+
+ private:
+  /// The index of the piece's first scale 0.0 with a nonzero code, or -1.
+  int64_t first_nonzero_group(const PackedTensor& t, const Piece& p) const;
+  /// Reports file, tensor, expert, row and group of scale `index` of a piece.
+  void complain(const PackedTensor& t, const Piece& p, int64_t index, const std::string& what);
+
+  const Plan& plan_;
+  const ShardReader* const reader_;
+  Checksums& sums_;
+  std::mutex mutex_;
+  Problems& problems_;
+};
+
+}  // namespace mxfp4
