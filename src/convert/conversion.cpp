@@ -199,7 +199,7 @@ uint8_t* Conversion::packed_buffer(Worker& worker, int64_t bytes, int64_t offset
 
 int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
   const Pieces pieces = pieces_in(plan_, job);
-  PassedBytes passed{source_hasher(pieces, sums_), source_scanner(pieces, sums_)};
+  PassedBytes passed = passed_bytes(pieces);
   if (pieces.list.size() > 1) return copy(worker, pieces, passed);
   const Piece& piece = pieces.list[0];
   const int64_t origin = plan_.copied[piece.tensor].offset + piece.range.offset;
@@ -222,10 +222,7 @@ int64_t Conversion::copy(Worker& worker, const Pieces& pieces, PassedBytes& pass
   const bool is_written = t.file && !is_linked_[size_t(*t.file)];
   const bool lies_as_written = is_written && files_.get(size_t(*t.file))->writes_pages();
   uint8_t* data = source_buffer(worker, pieces.source_bytes, lies_as_written ? offset : first.range.in_file());
-  const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t size) {
-    phases_.time(Phase::hash, [&] { passed.hasher(block, size), passed.scanner(block, size); });
-  };
-  phases_.time(Phase::read, [&] { source_.read(worker, pieces, data, sink); });
+  read(worker, pieces, data, passed);
   if (is_written) write(*t.file, data, pieces.source_bytes, offset);
   return pieces.source_bytes;
 }
@@ -234,21 +231,21 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   const PackedTensor& t = plan_.packed[job.target];
   if (failed_ && t.part != Part::scales) return 0;
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-  PieceHasher hasher = source_hasher(pieces, sums_);
   const bool sees_source = pieces.are_canonical() && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
   // A GPU reads rows from a page boundary. The CPU reads from any address, so the rows are read directly to their
   // place.
   uint8_t* source = source_buffer(worker, pieces.source_bytes,
                                   worker.device->makes_checksums() ? 0 : pieces.list.front().range.in_file());
-  NumberScanner scanner = source_scanner(pieces, sums_);
-  const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t size) {
-    phases_.time(Phase::hash, [&] { hasher(block, size), scanner(block, size); });
-  };
-  phases_.time(Phase::read, [&] { source_.read(worker, pieces, source, by_device ? nullptr : sink); });
-  if (by_device) scanner(source, pieces.source_bytes);
+  PassedBytes passed = passed_bytes(pieces);
+  if (by_device) {
+    phases_.time(Phase::read, [&] { source_.read(worker, pieces, source); });
+    passed.scanner(source, pieces.source_bytes);
+  } else {
+    read(worker, pieces, source, passed);
+  }
   Input input{pieces, canonical_form(worker, pieces, source, counts), counts, {}, {}};
-  if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
+  if (by_device) input.sums.add(passed.hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
   int64_t done = 0;
   for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r) done += pack_rank(worker, job, job.target + r, input);
@@ -320,6 +317,17 @@ int64_t Conversion::pack_rank(Worker& worker, const PackJob& job, size_t target,
   phases_.time(Phase::hash, [&] { sums.store(); });
   write(t.file, packed, bytes, offset, by_device ? DirectFile::BlockSink() : hashing(hasher));
   return bytes;
+}
+
+Conversion::PassedBytes Conversion::passed_bytes(const Pieces& pieces) {
+  return {source_hasher(pieces, sums_), source_scanner(pieces, sums_)};
+}
+
+void Conversion::read(Worker& worker, const Pieces& pieces, uint8_t* to, PassedBytes& passed) {
+  const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t bytes) {
+    phases_.time(Phase::hash, [&] { passed.hasher(block, bytes), passed.scanner(block, bytes); });
+  };
+  phases_.time(Phase::read, [&] { source_.read(worker, pieces, to, sink); });
 }
 
 DirectFile::BlockSink Conversion::hashing(PieceHasher& hasher) {

@@ -101,7 +101,9 @@ class Conversion {
     PieceHasher hasher;
     NumberScanner scanner;
   };
-  /// Copies consecutive pieces, or a part of one piece.
+  PassedBytes passed_bytes(const Pieces& pieces);
+  void read(Worker& worker, const Pieces& pieces, uint8_t* to, PassedBytes& passed);
+  /// Copies pieces of one file, or a part of one piece.
   int64_t copy(Worker& worker, const Pieces& pieces, PassedBytes& passed);
   /// Records the largest buffers that these jobs need.
   void measure(const std::vector<int64_t>& jobs);

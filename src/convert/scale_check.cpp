@@ -4,6 +4,7 @@
 
 #include "src/checkpoint/shard_reader.h"
 #include "src/packed/checksums.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 

@@ -1,15 +1,19 @@
 // Scales that a conversion refuses.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
-
-#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
 struct Checksums;
+struct PackedTensor;
+struct Piece;
+struct Pieces;
+struct Plan;
 class Problems;
+struct ScaleReport;
 class ShardReader;
 
 class ScaleCheck {
