@@ -33,6 +33,39 @@ void fill(Part part, uint64_t seed, uint8_t* p, int64_t bytes) {
   }
 }
 
+/// One part of w13 or w2 of all experts, with rows of `row` bytes.
+struct Stacked {
+  Role role;
+  Part part;
+  int64_t n, row;
+};
+
+/// Appends a tensor with its bytes.
+const Tensor* add_tensor(Tiny& tiny, const Stacked& s) {
+  const bool bias = s.part == Part::bias;
+  const char* const suffix = s.part == Part::codes ? "" : bias ? "_bias" : "_scale";
+  Tensor t{.name = "in." + std::string(name_of(s.role)) + suffix,
+           .dtype = bias ? Dtype::BF16 : Dtype::U8,
+           .shape = bias ? Dims{experts, s.n} : Dims{experts, s.n, s.row},
+           .offset = int64_t(tiny.data.size()),
+           .bytes = experts * s.n * s.row};
+  tiny.data.resize(tiny.data.size() + size_t(t.bytes));
+  fill(s.part, uint64_t(tiny.checkpoint.tensors.size() + 1), reinterpret_cast<uint8_t*>(tiny.data.data()) + t.offset,
+       t.bytes);
+  return &tiny.checkpoint.tensors.emplace_back(std::move(t));
+}
+
+/// Gives expert e its rows of a tensor.
+void add_rows(Expert& expert, int64_t e, const Stacked& s, const Tensor* tensor, bool pairs) {
+  const auto put = [&](Projection& p, int64_t first, int64_t step) {
+    Slice& slice = s.part == Part::codes ? p.codes : s.part == Part::scales ? p.scales : p.bias;
+    slice = {{tensor, e * s.n * s.row, s.n * s.row}, first * s.row, step * s.row};
+  };
+  if (s.role == Role::w2) return put(expert.down, 0, 1);
+  put(expert.gate, 0, pairs ? 2 : 1);
+  put(expert.up, pairs ? 1 : s.n / 2, pairs ? 2 : 1);
+}
+
 Tiny make_tiny(const Model& like) {
   const MoeLayer& real = like.layers.front();
   const int64_t h = 256 + real.hidden % 256, i = remainder(real.intermediate);
@@ -46,37 +79,9 @@ Tiny make_tiny(const Model& like) {
     for (Part part : parts) {
       if (part == Part::residual || (part == Part::bias && !like.bias)) continue;
       const int64_t n = role == Role::w13 ? 2 * i : h, k = role == Role::w13 ? h : i;
-      const int64_t row = part == Part::codes ? k / 2 : part == Part::scales ? k / group : 2;
-      Tensor t{"in." + std::string(name_of(role)) +
-                   (part == Part::codes    ? ""
-                    : part == Part::scales ? "_scale"
-                                           : "_bias"),
-               part == Part::bias ? Dtype::BF16 : Dtype::U8,
-               {experts, n, row},
-               0,
-               int64_t(tiny.data.size()),
-               experts * n * row};
-      if (part == Part::bias) t.shape = {experts, n};
-      tiny.data.resize(tiny.data.size() + size_t(t.bytes));
-      fill(part, uint64_t(tiny.checkpoint.tensors.size() + 1), reinterpret_cast<uint8_t*>(tiny.data.data()) + t.offset,
-           t.bytes);
-      tiny.checkpoint.tensors.push_back(std::move(t));
-      const Tensor* tensor = &tiny.checkpoint.tensors.back();
-      for (int64_t e = 0; e < experts; ++e) {
-        const auto slice = [&](int64_t first, int64_t step) {
-          return Slice{{tensor, e * n * row, n * row}, first * row, step * row};
-        };
-        const auto put = [&](Projection& p, const Slice& s) {
-          (part == Part::codes ? p.codes : part == Part::scales ? p.scales : p.bias) = s;
-        };
-        Expert& x = layer.experts[size_t(e)];
-        if (role == Role::w2) {
-          put(x.down, slice(0, 1));
-        } else {
-          put(x.gate, slice(0, like.pairs ? 2 : 1));
-          put(x.up, slice(like.pairs ? 1 : i, like.pairs ? 2 : 1));
-        }
-      }
+      const Stacked s{role, part, n, part == Part::codes ? k / 2 : part == Part::scales ? k / group : 2};
+      const Tensor* tensor = add_tensor(tiny, s);
+      for (int64_t e = 0; e < experts; ++e) add_rows(layer.experts[size_t(e)], e, s, tensor, like.pairs);
     }
   tiny.model.layers.push_back(std::move(layer));
   return tiny;

@@ -169,33 +169,40 @@ int64_t bytes_beside(const Plan& plan) {
   return bytes + source_headers_bytes(ck) + 2 * ck.index.bytes;
 }
 
+namespace {
+
+/// Passes a text to `put`. Returns its entry in the manifest.
+ListedFile put_listed(const char* kind, const std::string& name, const TextSource& text, const PutText& put) {
+  Hasher hasher;
+  int64_t bytes = 0;
+  put(name, [&](const TextSink& to) {
+    hasher = {};
+    bytes = 0;
+    text([&](std::string_view part) {
+      hasher.take(part.data(), int64_t(part.size()));
+      bytes += int64_t(part.size());
+      to(part);
+    });
+  });
+  return {name, bytes, to_hex(hasher.hash()), kind};
+}
+
+}  // namespace
+
 std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
                                    const EarlierOutput* earlier, const PutText& put) {
   std::vector<ListedFile> files;
   const Checkpoint& ck = *plan.checkpoint;
   const bool sharded = options.format == sharded_state_format;
   const auto add_parts = [&](const char* kind, const std::string& name, const TextSource& text) {
-    Hasher hasher;
-    int64_t bytes = 0;
-    put(name, [&](const TextSink& to) {
-      hasher = {};
-      bytes = 0;
-      text([&](std::string_view part) {
-        hasher.take(part.data(), int64_t(part.size()));
-        bytes += int64_t(part.size());
-        to(part);
-      });
-    });
-    files.push_back({name, bytes, to_hex(hasher.hash()), kind});
+    files.push_back(put_listed(kind, name, text, put));
   };
   const auto add = [&](const char* kind, const std::string& name, const std::string& text) {
     add_parts(kind, name, [&](const TextSink& to) { to(text); });
   };
   if (earlier) files = earlier->files;
   std::erase_if(files, [](const ListedFile& f) { return f.kind == file_kind::config; });
-  for (const OutFile& f : plan.files) {
-    files.push_back({f.name, f.bytes, checksum_of(f.header), file_kind::tensors});
-  }
+  for (const OutFile& f : plan.files) files.push_back({f.name, f.bytes, checksum_of(f.header), file_kind::tensors});
   if (has_canary(*plan.backend)) add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
   if (!earlier) {
     for (const std::string& name : ck.companions) add_parts(file_kind::companion, name, companion_source(ck, name));

@@ -324,6 +324,30 @@ void check_layers(const PackedCheckpoint& p, const KernelOptions& options) {
       fail(ErrorKind::usage, "--layers {}: {} has the MoE layers {}", layer, p.dir, fmt::join(there, ", "));
 }
 
+namespace {
+
+/// The layers to compute: their indices in the output's model, and the same layers of the source's.
+struct ChosenLayers {
+  std::vector<size_t> indices;
+  std::vector<const MoeLayer*> layers;
+};
+
+ChosenLayers chosen_layers(const Model& model, const Model& source, const KernelOptions& options, Problems& problems) {
+  ChosenLayers out;
+  int next = 0;  // among the requested layers
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    if (!is_chosen(model, model.layers[i], options)) continue;
+    if (next++ % options.part.count != options.part.index) continue;
+    if (const MoeLayer* layer = same_layer(source, model.layers[i], problems)) {
+      out.indices.push_back(i);
+      out.layers.push_back(layer);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems) {
   const Plan& plan = p.sets[index].plan;
@@ -335,17 +359,7 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   const int64_t half = plan.backend->layout_file.empty() ? -1 : plan.backend->multiple.intermediate;
   check_order(stated, order_read(*plan.backend, expected), half, problems);
 
-  std::vector<size_t> chosen;  // of p.model.layers
-  std::vector<const MoeLayer*> layers;
-  int next = 0;  // among the requested layers
-  for (size_t i = 0; i < p.model.layers.size(); ++i) {
-    if (!is_chosen(p.model, p.model.layers[i], options)) continue;
-    if (next++ % options.part.count != options.part.index) continue;
-    if (const MoeLayer* layer = same_layer(expected, p.model.layers[i], problems)) {
-      chosen.push_back(i);
-      layers.push_back(layer);
-    }
-  }
+  const auto [chosen, layers] = chosen_layers(p.model, expected, options, problems);
   note_limits(source, layers);
   const bool cuda = use_cuda(expected, plan, layers, options);
   KernelReport report{format->name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : format->reason, {}, {}};
