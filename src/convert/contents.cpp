@@ -149,16 +149,15 @@ class Contents {
     look_at_packed();
     look_at_copied();
     if (zero_rows_.count) problems.warn(zero_rows_.first, "{}", zero_rows_.text());
-    for (const Kind* kind : {&experts_, &matrices_, &norms_, &holes_, &nans_, &infinities_})
-      if (kind->count && allowed)
-        problems.warn(kind->first, "{}", kind->text());
-      else if (kind->count)
-        problems.error(kind->first, "{}", kind->text());
-    const bool any =
-        experts_.count || matrices_.count || norms_.count || holes_.count || nans_.count || infinities_.count;
-    if (any && !allowed)
+    bool is_good = true;
+    for (const Kind* kind : {&experts_, &matrices_, &norms_, &holes_, &nans_, &infinities_}) {
+      if (!kind->count) continue;
+      is_good = false;
+      allowed ? problems.warn(kind->first, "{}", kind->text()) : problems.error(kind->first, "{}", kind->text());
+    }
+    if (!is_good && !allowed)
       problems.error(plan_.checkpoint->dir, "damaged; fetch it again, or give --allow-incomplete to convert it");
-    return !any;
+    return is_good;
   }
 
  private:

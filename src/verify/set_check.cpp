@@ -14,7 +14,6 @@
 #include "src/plan/pieces.h"
 #include "src/plan/rewrite.h"
 #include "src/plan/transfer.h"
-#include "src/verify/loss.h"
 #include "src/verify/original.h"
 #include "src/verify/wrong_bytes.h"
 
@@ -58,7 +57,7 @@ class SetCheck {
     for (size_t i = 0; i < plan_.packed.size(); ++i)
       if (is_mine(plan_.packed[i].file)) check_sums(i);
     if (plan_.backend->rewrite && level_ >= Level::bytes && options_.part.count == 1)
-      loss_.compare(p_.manifest.sets[size_t(&set_ - p_.sets.data())], lines_);
+      compare_loss(p_.manifest.sets[size_t(&set_ - p_.sets.data())]);
     std::sort(lines_.begin(), lines_.end());
     return {std::move(lines_), other_source()};
   }
@@ -210,7 +209,11 @@ class SetCheck {
     const PackedTensor& t = plan_.packed[i];
     const auto read = [&](const Pieces& pieces, uint8_t* to) { read_source(pieces, to); };
     uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
-    loss_.add(pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want));
+    const RewriteLoss loss = pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want);
+    {
+      const std::lock_guard lock(mutex_);
+      add(loss_, loss);
+    }
     for (int64_t e = job.begin; e < job.end; ++e) {
       const int64_t at = (e - job.begin) * t.slice_bytes;
       if (const WrongBytes d = difference(packed + at, want + at, t.slice_bytes); d.count)
@@ -218,6 +221,12 @@ class SetCheck {
             set_.stored[i],
             fmt::format("expert {}: {} from the source packed again, the first at byte {}", e, d.text(), d.first));
     }
+  }
+
+  /// Compares the loss of the source packed again with that in the manifest.
+  void compare_loss(const ManifestSet& set) {
+    for (const std::string& line : differences(set.loss, loss_))
+      lines_.emplace_back(manifest_name, describe(set) + line);
   }
 
   /// Fills the rows of missing ranks from the source. Without a source it does nothing.
@@ -283,7 +292,7 @@ class SetCheck {
   std::mutex mutex_;
   std::vector<std::pair<std::string, std::string>> lines_;
   std::set<const Tensor*> not_the_sources_;  // stored tensors
-  Loss loss_;                                // of a lossy backend
+  RewriteLoss loss_;                         // of a lossy backend, if the source is packed again
   bool is_damaged_ = false;                  // some tensors do not match their checksums
 };
 
