@@ -33,6 +33,9 @@ MXFP4_PACK_API const char* mxfp4_pack_version(void);
 /* The reason why the last call of this thread failed; valid until its next call. Never null. */
 MXFP4_PACK_API const char* mxfp4_pack_error(void);
 
+/* The XXH3-128 of host memory, 16 bytes, the high half first: the checksum of texts in an output. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_hash(const void* data, size_t bytes, unsigned char* hash);
+
 /* The name of a layout, such as "marlin.codes"; null after the last. Static memory. */
 MXFP4_PACK_API const char* mxfp4_pack_layout(int index);
 

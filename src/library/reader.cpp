@@ -1,5 +1,6 @@
-// Parts of files into memory.
+// Parts of files into memory, and checksums.
 #include "kernels/pack/device.h"
+#include "src/base/checksum.h"
 #include "src/base/threads.h"
 #include "src/device/file_reader.h"
 #include "src/library/guard.h"
@@ -32,6 +33,14 @@ FileReader::OpenUpload upload_to(int gpu) {
 }  // namespace mxfp4
 
 using namespace mxfp4;
+
+mxfp4_pack_status mxfp4_pack_hash(const void* data, size_t bytes, unsigned char* hash) {
+  return guarded([&] {
+    if (!hash || (bytes > 0 && !data)) fail(ErrorKind::usage, "data or hash is null");
+    XXH128_canonicalFromHash(reinterpret_cast<XXH128_canonical_t*>(hash), hash_bytes(data, int64_t(bytes)));
+    return true;
+  });
+}
 
 mxfp4_pack_status mxfp4_pack_open_reader(int gpu, int threads, mxfp4_pack_reader** reader) {
   if (reader) *reader = nullptr;

@@ -135,9 +135,9 @@ of_lossy() { "$program" verify "$dir/edited" --level "$@"; }
 loss() {
   rm -rf "$dir/edited"
   cp -r "$dir/lossy" "$dir/edited"
-  PYTHONPATH=$root/src/loaders python3 - "$dir/edited/mxfp4-pack.json" "$1" <<'PYTHON'
+  PYTHONPATH=$root/tests/loaders python3 - "$dir/edited/mxfp4-pack.json" "$1" <<'PYTHON'
 import json, pathlib, sys
-from mxfp4_pack._xxh3 import hexdigest
+from xxh3 import hexdigest
 path = pathlib.Path(sys.argv[1])
 manifest = json.loads(path.read_text()) | {"xxh3_128": "0" * 32}
 manifest["sets"][0]["loss"] = eval(sys.argv[2], {"loss": manifest["sets"][0]["loss"]})

@@ -6,7 +6,7 @@ checksums of the wrong bytes.
     MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py
         [--backends marlin,triton-hopper] [--models gpt-oss-20b,deepseek-v4-flash] [--dir DIR] [--at-once N]
 
-Needs vLLM 0.21 to 0.33, xxhash, the program in PATH and 8 GB of free space in DIR. The first check runs in a process of
+Needs vLLM 0.21 to 0.33, the program in PATH and 8 GB of free space in DIR. The first check runs in a process of
 its own, as a user would call it. The others are forked after vLLM was imported, N at a time. Exit code 0: all checks
 passed.
 """

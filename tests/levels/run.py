@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "src/loaders"))
-from mxfp4_pack._xxh3 import hexdigest  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/loaders"))
+from xxh3 import hexdigest  # noqa: E402
 
 BEGIN, END = "<!-- levels -->\n", "<!-- end of levels -->\n"
 COLUMNS = {"files": ("files", False), "bytes": ("bytes", False), "files, CKPT": ("files", True),

@@ -54,6 +54,9 @@ int main(int count, char** arguments) {
   mxfp4_pack_matrix w13 = {.size = sizeof(w13), .layout = "marlin.codes", .view = {gate, up}, .views = 2, .rows = ROWS};
   w13.bytes = BYTES, w13.padded_rows = 256, w13.padded_bytes = 64, w13.order_block = 1, w13.pad_row = 9;
   for (int i = 0; i < ROWS * BYTES; ++i) gate[i] = (unsigned char)(i * 7), up[i] = (unsigned char)(i * 11 + 1);
+  unsigned char hash[16];
+  CHECK(mxfp4_pack_hash("\0\1\2", 3, hash) == MXFP4_PACK_OK && !memcmp(hash, "\xe3\xb5\x5f\x57\x94\x5a\x17\xcf", 8));
+  CHECK(mxfp4_pack_hash(NULL, 0, hash) == MXFP4_PACK_OK && mxfp4_pack_hash(NULL, 1, hash) == MXFP4_PACK_USAGE);
   int layouts = 0;
   while (mxfp4_pack_layout(layouts)) ++layouts;
   CHECK(layouts > 20 && mxfp4_pack_layout(-1) == NULL);

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 import formats
+import xxh3
 from golden import golden_layer
-from mxfp4_pack import _xxh3, in_memory_order
+from mxfp4_pack import in_memory_order
 
 DTYPE = {torch.int32: "I32", torch.uint8: "U8", torch.float8_e8m0fnu: "F8_E8M0", torch.bfloat16: "BF16",
              torch.float32: "F32"}
@@ -46,7 +47,7 @@ def write_manifest(directory, manifest):
         write_table(directory, manifest.get("files"), SOURCE_TABLE, "source_table", manifest.pop("source_tensors"))
     text = json.dumps({"xxh3_128": "0" * 32} | manifest | {"xxh3_128": "0" * 32})
     with open(os.path.join(directory, "mxfp4-pack.json"), "w") as file:
-        file.write(text.replace("0" * 32, _xxh3.hexdigest(text.encode()), 1))
+        file.write(text.replace("0" * 32, xxh3.hexdigest(text.encode()), 1))
 
 
 def write_table(directory, files, name, kind, lines):
@@ -56,13 +57,13 @@ def write_table(directory, files, name, kind, lines):
         with open(os.path.join(directory, name), "wb") as file:
             file.write(data)
         files[:] = [f for f in files if not isinstance(f, dict) or f.get("name") != name]
-        files.append({"name": name, "kind": kind, "bytes": len(data), "xxh3_128": _xxh3.hexdigest(data)})
+        files.append({"name": name, "kind": kind, "bytes": len(data), "xxh3_128": xxh3.hexdigest(data)})
 
 
 def tensor_checksum(tensor):
     """Of the list of its experts' checksums."""
     slices = [t.contiguous().view(torch.uint8).numpy().tobytes() for t in tensor]
-    return _xxh3.hexdigest(b"".join(bytes.fromhex(_xxh3.hexdigest(data)) for data in slices))
+    return xxh3.hexdigest(b"".join(bytes.fromhex(xxh3.hexdigest(data)) for data in slices))
 
 
 def random_layer(seed, experts, hidden, intermediate, bias):

@@ -14,7 +14,8 @@ import unittest
 import torch
 
 import mxfp4_pack
-from mxfp4_pack import Manifest, Refused, _files, _xxh3, check, is_packed, read_config
+import xxh3
+from mxfp4_pack import Manifest, Refused, _files, check, is_packed, read_config
 from mxfp4_pack._errors import Misfit, Unconverted, printable
 from mxfp4_pack._safetensors import read_header
 from mxfp4_pack.learn import NoRearrangement
@@ -156,7 +157,7 @@ class NoFiles(Output):
             with open(self.path(name), "rb") as file:
                 data = file.read()
             right = data[:read_header(self.path(name))[1]] if checksum.startswith("header") else data
-            listed = {"name": name, "bytes": len(data), checksum: _xxh3.hexdigest(right)}
+            listed = {"name": name, "bytes": len(data), checksum: xxh3.hexdigest(right)}
             report = check.Report()
             check.check_file(report, self.directory, listed)
             self.assertEqual(report.files, 1)

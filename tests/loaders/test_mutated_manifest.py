@@ -13,7 +13,8 @@ import unittest
 
 import torch
 
-from mxfp4_pack import Manifest, Refused, _xxh3, check
+import xxh3
+from mxfp4_pack import Manifest, Refused, check
 from mxfp4_pack.expert_update import sources_of
 from mxfp4_pack.manifest import read_source_table
 from packed_dir import write_manifest
@@ -63,7 +64,7 @@ def sealed(data):
     """With the checksum of its own."""
     begin = data.find(b'"xxh3_128": "') + 13
     zeroed = data[:begin] + b"0" * 32 + data[begin + 32:]
-    return data[:begin] + _xxh3.hexdigest(zeroed).encode() + data[begin + 32:]
+    return data[:begin] + xxh3.hexdigest(zeroed).encode() + data[begin + 32:]
 
 
 class Mutations(Output):

@@ -1,4 +1,5 @@
-"""The functions of the C library: read files into memory, and pack experts in the memory of a GPU or of the host."""
+"""The functions of the C library: checksums, reads of files into memory, and packing of experts in the memory of a GPU or
+of the host."""
 
 import ctypes
 import os
@@ -31,6 +32,7 @@ def library():
     try:
         found = ctypes.CDLL(path)
         found.mxfp4_pack_error.restype = ctypes.c_char_p
+        found.mxfp4_pack_hash.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p)
         found.mxfp4_pack_close_set.argtypes = (ctypes.c_void_p,)
         found.mxfp4_pack_pack_experts.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Expert), ctypes.c_size_t,
                                                   ctypes.c_int, ctypes.c_void_p)

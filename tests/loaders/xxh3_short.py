@@ -1,6 +1,6 @@
 """XXH3-128 with seed 0 of up to 240 bytes: (low, high)."""
 
-from ._xxh3_words import LOW32, LOW64, PRIMES32, PRIMES64, SECRET, avalanche, fold, words
+from xxh3_words import LOW32, LOW64, PRIMES32, PRIMES64, SECRET, avalanche, fold, words
 
 LONGEST = 240
 
