@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/packed/source.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
 
