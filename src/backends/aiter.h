@@ -58,7 +58,7 @@ inline bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_g
 /// Layout version 2: models with SiLU, which have halves, are padded to 128 in some sizes.
 inline Backend aiter_version_2(const AiterKernel& kernel, LayerSize multiple, const char* first) {
   Backend b = aiter_vllm(kernel);
-  b.layout_version = "2";
+  b.layout_version = std::string("2");  // for the literal alone GCC 12 gives a false warning
   b.multiple = multiple;
   b.takes = has_halves;
   b.refuse = refuse_unless_256;

@@ -30,16 +30,16 @@ using Dims = std::vector<int64_t>;
 
 /// The engine's view of a stored contiguous tensor, if it differs: dtype, shape and strides in elements.
 struct View {
-  const char* torch_dtype;
+  std::string torch_dtype;
   Dims shape, strides;
 };
 
 /// One packed tensor of a layer, as the engine's parameter.
 struct Parameter {
-  const char* name = nullptr;  // "w13_weight"; null: the backend has no such part
+  std::string name = {};  // "w13_weight"; empty: the backend has no such part
   Layout layout = Plain{};
   Dtype dtype = Dtype::U8;
-  const char* torch_dtype = "uint8";
+  std::string torch_dtype = "uint8";
   std::function<Dims(int64_t n, int64_t k)> shape = {};  // of one expert: n rows, k columns, padded by the engine
   PadBytes pad = {};
   uint8_t add = 0;                                          // see BasicMatrix
@@ -76,17 +76,17 @@ struct Constant {
 };
 
 struct Backend {
-  const char* name;            // "marlin"
-  const char* engine;          // "vllm"
-  const char* layout_version;  // "1"
-  const char* gpu;             // "SM80+"
-  const char* summary;
+  std::string name;            // "marlin"
+  std::string engine;          // "vllm"
+  std::string layout_version;  // "1"
+  std::string gpu;             // "SM80+"
+  std::string summary;
   LayerSize multiple;
   const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
   std::function<RowOrder(const Model& model)> w13_order;
   Parameters parameters;
   Range releases = {};                  // releases of the engine that load these bytes
-  const char* tested = "sources read";  // how that is known
+  std::string tested = "sources read";  // how that is known
   std::vector<Fit> libraries = {};      // that the engine calls
   std::vector<Setting> requires_ = {};
   bool halves = false;  // the engine de-interleaves pairs, although the kernel reads rows as loaded

@@ -48,7 +48,7 @@ Layout layout_of(const Parameter& p, Shape padded) {
 bool is_same(const Backend& file, const Backend& b, Role role, Part part, const Model& model) {
   Parameter ours = file.parameter(role, part);
   const Parameter& theirs = b.parameter(role, part);
-  if (!ours.name || !theirs.name) return !ours.name;
+  if (ours.name.empty() || theirs.name.empty()) return ours.name.empty();
   const Matrix a = form_of(file, ours, role, part, file.only, model),
                t = form_of(b, theirs, role, part, file.only, model);
   ours.layout = layout_of(ours, a.padded);
@@ -72,9 +72,7 @@ const Backend* find_same(const Backend& file, bool pairs) {
         if (!is_same(file, b, role, part, model)) return false;
     return true;
   };
-  const auto likeness = [&](const Backend& b) {
-    return 2 * (file.engine == std::string_view(b.engine)) + (file.name == std::string_view(b.name));
-  };
+  const auto likeness = [&](const Backend& b) { return 2 * (file.engine == b.engine) + (file.name == b.name); };
   const Backend* best = nullptr;
   for (const Backend* b : backends())
     if ((!best || likeness(*b) > likeness(*best)) && is_it(*b)) best = b;

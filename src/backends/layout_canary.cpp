@@ -70,12 +70,12 @@ void check_canary(const Backend& b, const std::string& file) {
   for (Role role : roles)
     for (Part part : {Part::codes, Part::scales, Part::bias}) {
       const Parameter& p = b.parameter(role, part);
-      if (!p.name) continue;
-      const std::string expected = canary.at(p.name).text(), is = sha256_of(packed_canary(b, role, part, *cpu));
+      if (p.name.empty()) continue;
+      const std::string expected = canary.at(p.name.c_str()).text(), is = sha256_of(packed_canary(b, role, part, *cpu));
       if (is != expected)
-        canary.at(p.name).refuse(
-            "the layouts pack the canary to {}.., the engine packed it to {}..; learn the file again", is.substr(0, 12),
-            printable(expected.substr(0, 12)));
+        canary.at(p.name.c_str())
+            .refuse("the layouts pack the canary to {}.., the engine packed it to {}..; learn the file again",
+                    is.substr(0, 12), printable(expected.substr(0, 12)));
     }
 }
 

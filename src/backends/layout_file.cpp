@@ -60,11 +60,9 @@ constexpr Part file_parts[] = {Part::codes, Part::scales, Part::bias};
 /// The data that a backend from a file points to.
 struct LayoutFile {
   Backend backend;
-  std::deque<std::string> words;
   std::deque<ModeLayout> modes;
   std::deque<ScaleValues> values;
   int64_t version = 0;  // of the format
-  const char* keep(std::string word) { return words.emplace_back(std::move(word)).c_str(); }
 };
 
 /// Rows and bits: entries `first` and the next of a list.
@@ -165,8 +163,8 @@ PadBytes read_pads(const Field& pad, int64_t width) {
   return pads;
 }
 
-std::function<View(const Dims& stored)> read_view(const Field& v, Dtype stored, int64_t bytes, LayoutFile& out) {
-  const View view = {out.keep(read_torch_dtype(v.at("torch_dtype"), stored)), read_dims(v.at("shape")),
+std::function<View(const Dims& stored)> read_view(const Field& v, Dtype stored, int64_t bytes) {
+  const View view = {read_torch_dtype(v.at("torch_dtype"), stored), read_dims(v.at("shape")),
                      read_dims(v.at("strides"))};
   if (view.shape.size() != view.strides.size()) v.refuse("as many strides as dimensions were expected");
   const int64_t elements = bytes * 8 / bits_of(stored);
@@ -204,16 +202,16 @@ void read_storage(const Field& t, Shape padded, Parameter& p, LayoutFile& out) {
   const int64_t bytes = packed_bytes(p.layout, padded);
   if (tensor_bytes(p.dtype, shape) != bytes)
     t.at("shape").refuse("{} is not {} bytes", describe(p.dtype, shape), bytes);
-  if (t.has("view")) p.view = read_view(t.at("view"), p.dtype, bytes, out);
+  if (t.has("view")) p.view = read_view(t.at("view"), p.dtype, bytes);
 }
 
 Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_size, LayoutFile& out) {
   Parameter p;
-  p.name = out.keep(word(t.at("name")));
+  p.name = word(t.at("name"));
   if (!parse_dtype(word(t.at("dtype")), p.dtype)) t.at("dtype").refuse("no dtype of safetensors");
   if (part == Part::bias && p.dtype != Dtype::BF16 && p.dtype != Dtype::F32)
     t.at("dtype").refuse("{}, BF16 or F32 was expected", name_of(p.dtype));
-  p.torch_dtype = out.keep(read_torch_dtype(t.at("torch_dtype"), p.dtype));
+  p.torch_dtype = read_torch_dtype(t.at("torch_dtype"), p.dtype);
   read_scales(t, part, p, out);
   const Shape size = matrix_size(role, padded_size);
   p.columns = number(t.at("row_bytes"), row_bytes(part, p, size.b), max_side);
@@ -237,11 +235,11 @@ void read_tensors(const Field& list, LayerSize padded, LayoutFile& out) {
     const Role role = one_of(t.at("role"), roles);
     const Part part = one_of(t.at("part"), file_parts);
     Parameter& p = out.backend.parameters[size_t(role)][size_t(part)];
-    if (p.name) t.refuse("{} {} a second time", name_of(role), name_of(part));
+    if (!p.name.empty()) t.refuse("{} {} a second time", name_of(role), name_of(part));
     p = read_tensor(t, role, part, padded, out);
     if (!names.insert(p.name).second) t.at("name").refuse("'{}' a second time", p.name);
   });
-  const auto missing = [&](Role role, Part part) { return !out.backend.parameter(role, part).name; };
+  const auto missing = [&](Role role, Part part) { return out.backend.parameter(role, part).name.empty(); };
   for (Role role : roles)
     for (Part part : {Part::codes, Part::scales})
       if (missing(role, part)) list.refuse("no {} {}", name_of(role), name_of(part));
@@ -253,7 +251,7 @@ std::string refusal(const Backend& b, const Model& model, LayerSize size) {
     return fmt::format("the layout file is for hidden {} and intermediate {} on a rank, these are {} and {}",
                        b.only.hidden, b.only.intermediate, size.hidden, size.intermediate);
   const Parameter& w2_bias = b.parameter(Role::w2, Part::bias);
-  const bool bias = w2_bias.name,
+  const bool bias = !w2_bias.name.empty(),
              has_ranks = !model.layers.empty() && size.intermediate < model.layers.front().intermediate;
   if (bias && has_ranks && b.multiple.hidden > size.hidden && w2_bias.pad.row != PadByte(0))
     return "pad rows of w2's bias that are not zero: ranks above the first have zeros in all rows";
@@ -282,9 +280,9 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
                 out->version > 3 ? "; use a newer mxfp4-pack" : "");
   Backend& b = out->backend;
   b.layout_file = json.dump();
-  b.name = out->keep(word(v.at("name")));
-  b.engine = out->keep(word(v.at("engine")));
-  b.layout_version = out->keep("file-" + checksum_of(b.layout_file).substr(0, 12));
+  b.name = word(v.at("name"));
+  b.engine = word(v.at("engine"));
+  b.layout_version = "file-" + checksum_of(b.layout_file).substr(0, 12);
   b.gpu = "";
   b.summary = "of a layout file";
   b.only = read_size(v.at("size"));

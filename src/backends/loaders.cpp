@@ -215,7 +215,7 @@ const Loader loaders[] = {
 const Loader* row_of(const Backend& b, const std::string& family) {
   const bool file = !b.layout_file.empty();
   if (file && !Json::parse(b.layout_file).contains("canary")) return nullptr;
-  const std::string_view version = file ? "file" : b.layout_version;
+  const std::string version = file ? "file" : b.layout_version;
   const auto it = std::find_if(std::begin(loaders), std::end(loaders), [&](const Loader& l) {
     return l.engine == b.engine && (file || l.backend == b.name) && l.layout_version == version &&
            (family.empty() || l.family == family);

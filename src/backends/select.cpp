@@ -107,8 +107,7 @@ class Selection {
 
   /// SGLang has triton_kernels for GPT-OSS alone.
   bool is_for_model(const Backend& b) const {
-    return (!b.takes || b.takes(model_)) &&
-           (model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton"));
+    return (!b.takes || b.takes(model_)) && (model_.pairs || to_.engine != "sglang" || !b.name.starts_with("triton"));
   }
 
   /// The reason why no form of a backend fits: the GPU, the model's family, or the release.

@@ -42,8 +42,8 @@ std::string describe_if(const Backend& backend, const Model* model, bool (*is_me
 /// not share them.
 std::string parallel_options(const Served& set) {
   if (set.tp_size > 1) return fmt::format(" --tensor-parallel-size {}", set.tp_size);
-  const bool is_sglang = set.backend.engine == std::string_view("sglang");
-  if (is_sglang && std::string_view(set.backend.name).starts_with("triton")) return {};
+  const bool is_sglang = set.backend.engine == "sglang";
+  if (is_sglang && set.backend.name.starts_with("triton")) return {};
   const int gpus = expert_parallel_gpus(set.model, set.load);
   if (gpus < 2) return {};
   const std::string shared = is_sglang ? fmt::format("--ep-size {}", gpus) : "--enable-expert-parallel";

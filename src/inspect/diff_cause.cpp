@@ -53,7 +53,7 @@ std::string name_of(RowOrder o) {
 bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
                 const std::string& theirs) {
   const Parameter& p = b.parameter(t.role, t.part);
-  if (!p.name || b.rewrite || p.dtype != t.parameter->dtype || p.values || t.parameter->values) return false;
+  if (p.name.empty() || b.rewrite || p.dtype != t.parameter->dtype || p.values || t.parameter->values) return false;
   Matrix m = ours.matrix;
   m.order = p.order.value_or(b.w13_order(*plan.model));
   m.pad = p.pad;

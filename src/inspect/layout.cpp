@@ -48,7 +48,7 @@ std::string describe_scales(const Parameter& p) {
 const Backend* same_as(const Backend& file) {
   const Backend *halves = find_same(file, false), *pairs = find_same(file, true);
   if (!halves || !pairs) return halves ? halves : pairs;
-  return file.engine == std::string_view(pairs->engine) && file.name == std::string_view(pairs->name) ? pairs : halves;
+  return file.engine == pairs->engine && file.name == pairs->name ? pairs : halves;
 }
 
 Json tensor_of(const Backend& b, Role role, Part part) {
@@ -66,7 +66,7 @@ void print(const Backend& b, bool json) {
     Json j = {{"name", b.name}, {"engine", b.engine}, {"layout_version", b.layout_version}, {"tensors", Json::array()}};
     for (Role role : roles)
       for (Part part : parts)
-        if (b.parameter(role, part).name) j["tensors"].push_back(tensor_of(b, role, part));
+        if (!b.parameter(role, part).name.empty()) j["tensors"].push_back(tensor_of(b, role, part));
     j["same_as"] =
         same ? Json{{"backend", same->name}, {"engine", same->engine}, {"layout_version", same->layout_version}}
              : Json();
@@ -79,7 +79,7 @@ void print(const Backend& b, bool json) {
   for (Role role : roles)
     for (Part part : parts) {
       const Parameter& p = b.parameter(role, part);
-      if (!p.name) continue;
+      if (p.name.empty()) continue;
       line(fmt::format("{} {}: {}, {}{}{}", name_of(role), name_of(part), p.name, describe(p.layout),
                        p.order ? ", " + describe(*p.order) : "", describe_scales(p)));
     }

@@ -48,15 +48,14 @@ bool is_default(const Backend& b, const std::vector<const Backend*>& list, const
   }
   const std::string release = or_newest(filter.release, b.engine);
   std::vector<const Backend*> forms;
-  std::copy_if(list.begin(), list.end(), std::back_inserter(forms), [&](const Backend* form) {
-    return b.name == std::string_view(form->name) && b.engine == std::string_view(form->engine);
-  });
+  std::copy_if(list.begin(), list.end(), std::back_inserter(forms),
+               [&](const Backend* form) { return b.name == form->name && b.engine == form->engine; });
   const auto rank = [&](const Backend& form) {  // first: the release loads it; second: it is for every model
     return 2 * form.releases.contains(release) + !form.takes;
   };
   const auto best = std::max_element(forms.begin(), forms.end(),
                                      [&](const Backend* x, const Backend* y) { return rank(*x) < rank(*y); });
-  return std::string_view((*best)->layout_version) == b.layout_version;
+  return (*best)->layout_version == b.layout_version;
 }
 
 void print_json(const std::vector<const Backend*>& list, const BackendFilter& filter, const Model* model) {

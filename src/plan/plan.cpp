@@ -61,7 +61,7 @@ class Planner {
     }
     for (Role role : roles)
       for (Part part : parts) {
-        if (!plan_.backend->parameter(role, part).name) continue;
+        if (plan_.backend->parameter(role, part).name.empty()) continue;
         if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).piece.tensor) continue;
         for (int rank : plan_.tp.ranks) add_tensor(index, role, part, rank);
       }
