@@ -31,19 +31,6 @@ int report(const Error& e, bool json) {
   return 2;
 }
 
-bool is_said(const std::vector<std::string>& words, std::string_view option) {
-  return std::find(words.begin(), words.end(), option) != words.end();
-}
-
-/// The value of an option that messages about the other options depend on.
-std::string value_of(const std::vector<std::string>& words, const std::string& option) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
-    if (words[i] == option && i + 1 < words.size()) return words[i + 1];
-  }
-  return {};
-}
-
 /// "help convert" is "convert --help".
 void move_help(std::vector<std::string>& words) {
   if (words.empty() || words.front() != "help") return;
@@ -165,9 +152,6 @@ int run_all(std::vector<std::string> words, bool json) {
   end_options(words);
   prepare_process(json);
   install_signal_handlers(json);
-  if (is_said(words, "--json-progress")) say_events();
-  const std::string color = value_of(words, "--color");
-  set_color(color == "always" ? Color::always : color == "never" ? Color::never : Color::automatic);
   const int code = carry_out(std::move(words), json);
   return flush_output() || code > 2 ? code : 2;
 }

@@ -50,13 +50,14 @@ std::vector<fs::path> package_folders(const fs::path& python) {
 
 std::string installed_version(const Engine& engine) {
   const fs::path python = python3();
-  if (python.empty()) fail(ErrorKind::usage, "--engine-version installed: there is no python3 in VIRTUAL_ENV or PATH");
+  if (python.empty())
+    fail(ErrorKind::usage, "--engine {}==installed: there is no python3 in VIRTUAL_ENV or PATH", engine.name);
   const std::string begin = std::string(engine.name) + "-", end = ".dist-info";
   for (const fs::path& folder : package_folders(python))
     for (const std::string& name : names_in_folder(folder))
       if (name.starts_with(begin) && name.ends_with(end) && name.size() > begin.size() + end.size())
         return name.substr(begin.size(), name.size() - begin.size() - end.size());
-  fail(ErrorKind::usage, "--engine-version installed: {} has no {}", python.string(), engine.name);
+  fail(ErrorKind::usage, "--engine {0}==installed: {1} has no {0}", engine.name, python.string());
 }
 
 /// The release itself, or the last known one before it.
@@ -93,22 +94,18 @@ const Engine& find_engine(std::string_view name) {
   fail(ErrorKind::usage, "no engine '{}', but {}{}", name, engine_list(", "), did_you_mean(std::string(name), names));
 }
 
-EngineRequest read_engine(const std::string& text, const std::string& version) {
+EngineRequest read_engine(const std::string& text) {
   const size_t at = text.find("==");
   EngineRequest request{text.substr(0, at), at == text.npos ? "" : text.substr(at + 2)};
   const Engine& engine = find_engine(request.name);
   if (at != text.npos && request.version.empty())
-    fail(ErrorKind::usage, "--engine {}: no release after ==; {}=={} for example, or installed", text, engine.name,
-         engine.known.last);
-  if (!version.empty() && !request.version.empty() && version != request.version)
-    fail(ErrorKind::usage, "--engine {} and --engine-version {} disagree", text, version);
-  if (request.version.empty()) request.version = version;
+    fail(ErrorKind::usage, "--engine {0}: no release after ==; {1}=={2} for example, or {1}==installed", text,
+         engine.name, engine.known.last);
   if (request.version == "installed") request.version = installed_version(engine);
   if (request.version.empty()) return request;
   if (!is_version(request.version))
-    fail(ErrorKind::usage, "{}: a release of {} expected, as {}, or installed",
-         at == text.npos ? fmt::format("--engine-version '{}'", version) : "--engine " + text, engine.name,
-         engine.known.last);
+    fail(ErrorKind::usage, "--engine {0}: no release of {1}; {1}=={2} for example, or {1}==installed", text,
+         engine.name, engine.known.last);
   if (compare_versions(request.version, engine.known.first) < 0)
     fail(ErrorKind::usage, "{} {} is older than {}, the oldest known release", engine.name, request.version,
          engine.known.first);

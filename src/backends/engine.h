@@ -51,12 +51,12 @@ std::string or_newest(const std::string& release, std::string_view engine);
 /// "vllm|sglang"
 std::string engine_list(const char* separator);
 
-/// The values of --engine and --engine-version: "vllm==0.33.0", or a name and a version. "installed" reads the package
-/// metadata of the python3 in VIRTUAL_ENV, else in PATH. The version is empty if none is given. A note is printed for a
-/// version newer than all known ones. A version between two known ones counts as the older of the two, with a note.
+/// The value of --engine: "vllm", "vllm==0.33.0" or "vllm==installed", which reads the package metadata of the python3
+/// in VIRTUAL_ENV, else in PATH. The version is empty if none is given. A note is printed for a version newer than all
+/// known ones. A version between two known ones counts as the older of the two, with a note.
 struct EngineRequest {
   std::string name, version;
 };
-EngineRequest read_engine(const std::string& engine, const std::string& version);
+EngineRequest read_engine(const std::string& text);
 
 }  // namespace mxfp4

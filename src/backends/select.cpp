@@ -16,26 +16,6 @@ namespace {
 /// Choices of an engine that are no kernel: the engine requires an option, or refuses MXFP4 there.
 constexpr std::string_view no_kernel = "unset", refuses = "none";
 
-/// Fused MoE of 4096 x 2048, 256 experts, top 6, uniform routing on one H200; microseconds.
-struct Measured {
-  const char* phase;
-  const char* order;
-  const char* why;
-};
-constexpr Measured measured[] = {
-    {"decode", "triton-hopper marlin flashinfer-cutlass",
-     "measured on an H200 with 16 tokens: Triton 389 us, Marlin 410, FlashInfer CUTLASS 477 (with 1: 66, 59, 77)"},
-    {"prefill", "triton-hopper flashinfer-cutlass marlin",
-     "measured on an H200 with 4096 tokens: Triton 3298 us, FlashInfer CUTLASS 4712, Marlin 6332"},
-};
-
-/// Triton's measured kernel fuses GPT-OSS's activation; no engine runs that for other models.
-std::vector<std::string> measured_order(const Measured& m, const Model& model) {
-  std::vector<std::string> order = words(m.order);
-  if (!model.pairs) order.erase(std::remove(order.begin(), order.end(), "triton-hopper"), order.end());
-  return order;
-}
-
 class Selection {
  public:
   Selection(const Model& model, const Deployment& deployment) : model_(model), to_(deployment) {
@@ -56,23 +36,7 @@ class Selection {
     take(order);
     if (choice_.backend.empty()) take(lossless());  // needs an option of the engine
     settle();
-    explain_faster();
     return finished();
-  }
-
-  BackendChoice by_phase() {
-    if (to_.gpu != "sm90") fail(ErrorKind::usage, "--phase: measured on sm90 only; omit it, or choose a --backend");
-    for (const Measured& m : measured) {
-      if (to_.phase != m.phase) continue;
-      choice_.why = m.why;
-      if (!model_.pairs) choice_.why += "; not triton-hopper: its measured form fuses GPT-OSS's activation";
-      take(measured_order(m, model_));
-      settle();
-      const Rule* rule = find_rule();
-      choice_.engine_choice = rule ? words(rule->order).front() : "";
-      return finished();
-    }
-    fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
   }
 
   /// The first form of a backend that the release loads for the model and this number of ranks, and that runs on the
@@ -126,21 +90,25 @@ class Selection {
     return fmt::format("not written for {} ranks", to_.tp_size);
   }
 
-  /// The reason why a backend cannot be chosen for this model; empty if it can.
+  /// The reason why a backend cannot hold this model there; empty if it can.
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
     if (!b) return why_no_row(name);
     if (const std::string why = why_missing(name, to_.engine, to_.release, to_.gpu); !why.empty()) return why;
-    if (b->rewrite && !to_.lossy) return "lossy; allow it with --lossy";
     for (const MoeLayer& layer : model_.layers)
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
     return {};
   }
 
+  bool is_lossy(const std::string& name) const { return row(name)->rewrite != nullptr; }
+
+  /// Takes the first that is lossless and holds the model; the others that do so are alternatives.
   void take(const std::vector<std::string>& order) {
     for (const std::string& name : order) {
       if (const std::string why = obstacle(name); !why.empty())
         choice_.why += fmt::format("; not {}: {}", name, why);
+      else if (is_lossy(name))
+        choice_.why += fmt::format("; not {0}: lossy; choose it with --backend {0}", name);
       else if (choice_.backend.empty())
         choice_.backend = name;
       else
@@ -168,11 +136,9 @@ class Selection {
 
   /// The backends that could be chosen, but change values.
   std::vector<std::string> lossy() const {
-    Selection any(model_, to_);
-    any.to_.lossy = true;
     std::vector<std::string> out;
     for (const Backend* b : backends())
-      if (to_.engine == b->engine && b->rewrite && b->name != choice_.backend && any.obstacle(b->name).empty() &&
+      if (to_.engine == b->engine && b->rewrite && b->name != choice_.backend && obstacle(b->name).empty() &&
           is_served(b->name))
         add_once(out, b->name);
     return out;
@@ -183,18 +149,6 @@ class Selection {
     choice_.is_read = is_read(choice_.backend);
     choice_.lossy_alternatives = lossy();
     return std::move(choice_);
-  }
-
-  /// Mentions a backend that was measured to be faster than the chosen one.
-  void explain_faster() {
-    if (to_.gpu != "sm90") return;
-    for (const Measured& m : measured)
-      for (const std::string& name : measured_order(m, model_)) {
-        if (name == choice_.backend) break;
-        if (!obstacle(name).empty() || !is_served(name)) continue;
-        choice_.why += fmt::format("; {} is faster at {}, which --phase {} chooses", name, m.phase, m.phase);
-        break;
-      }
   }
 
   [[noreturn]] void nothing(const std::string& why) const {
@@ -233,8 +187,7 @@ void note_choice(const BackendChoice& c, const std::string& engine) {
 BackendChoice select_backend(const Model& model, const Deployment& d) {
   if (d.gpu.empty())
     fail(ErrorKind::usage, "--backend auto needs --gpu, since none that is known is here: {}", known_architectures());
-  Selection selection(model, d);
-  return d.phase.empty() ? selection.by_engine() : selection.by_phase();
+  return Selection(model, d).by_engine();
 }
 
 std::vector<std::string> read_backends(const Model& model, const Deployment& d) {

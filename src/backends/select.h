@@ -23,10 +23,8 @@ struct Deployment {
   std::string engine;
   std::string release;  // of the engine; empty: the newest known
   std::string gpu;      // "sm90", "gfx950", "cpu"
-  std::string phase;    // "prefill", "decode" or empty
   int tp_size = 1;
-  bool lossy = false;      // accept the engine's choice also if it changes values
-  bool no_loader = false;  // accept it also if no loader reads it
+  bool no_loader = false;  // accept a backend that no loader reads
 };
 
 struct BackendChoice {

@@ -26,7 +26,6 @@ std::atomic<int> output_error = 0;                   // errno of the first write
 std::mutex message_mutex;
 bool progress_is_shown = false;
 thread_local std::string* captured = nullptr;
-bool events = false;
 
 /// A progress line, or a message in the place of one.
 void write_message(const std::string& text, bool is_progress = false) {
@@ -47,11 +46,10 @@ std::string laid_out(const std::string& message) {
   return fitted(message.substr(0, command + before.size()), 2, 2) + "\n  " + message.substr(command + before.size());
 }
 
-/// "mxfp4-pack: error: ..", or an event.
-void say(const char* event, Tone tone, std::string_view text) {
-  if (events) return say_event(event, fmt::format("\"text\": {}", one_line(Json(printable(text)))));
-  const bool is_note = std::string_view(event) == "note";
-  const std::string what = is_note ? "" : toned(tone, std::string(event) + ":", 2) + " ";
+/// "mxfp4-pack: error: ..".
+void say(const char* kind, Tone tone, std::string_view text) {
+  const bool is_note = std::string_view(kind) == "note";
+  const std::string what = is_note ? "" : toned(tone, std::string(kind) + ":", 2) + " ";
   write_message(laid_out(fmt::format("mxfp4-pack: {}{}", what, printable(text))) + "\n");
 }
 
@@ -98,13 +96,6 @@ void note(const std::string& text) {
 }
 void note_detail(const std::string& text) {
   if (current == Verbosity::verbose) note(text);
-}
-
-void say_events() { events = true; }
-bool says_events() { return events; }
-
-void say_event(std::string_view event, const std::string& fields) {
-  if (events) write_message(fmt::format("{{\"event\": \"{}\", {}}}\n", event, fields));
 }
 
 void show_on_terminal(const std::string& line) { write_message(line, !line.empty()); }

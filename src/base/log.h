@@ -33,11 +33,6 @@ void note(const std::string& text);
 /// "mxfp4-pack: ..." on stderr, with -v only: the action on each file or tensor, choices and their reasons, and times.
 void note_detail(const std::string& text);
 
-/// --json-progress: after this call every message on stderr is a JSON object {"event": ..} on a line of its own.
-void say_events();
-bool says_events();
-/// Writes an event, with --json-progress only. fields: the JSON that follows "event" in the object.
-void say_event(std::string_view event, const std::string& fields);
 /// Shows a line on a terminal until the next message or the next such line replaces it. Empty: removes it.
 void show_on_terminal(const std::string& line);
 

@@ -12,7 +12,7 @@ namespace {
 
 double seconds_between(bool on_terminal) {
   if (const auto seconds = progress_seconds()) return *seconds;
-  return says_events() ? 1 : on_terminal ? 0.16 : 30;
+  return on_terminal ? 0.16 : 30;
 }
 
 std::string clock_time(double seconds) {
@@ -33,22 +33,15 @@ std::optional<double> progress_seconds() {
 }
 
 Progress::Progress(std::string action, int64_t total, std::string unit)
-    : action_(std::move(action)),
-      unit_(std::move(unit)),
-      total_(total),
-      shown_(says_events() || verbosity() != Verbosity::quiet) {
-  const bool at_once = says_events() || is_terminal(2);
+    : action_(std::move(action)), unit_(std::move(unit)), total_(total), shown_(verbosity() != Verbosity::quiet) {
+  const bool at_once = is_terminal(2);
   pause_ = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_between(at_once)));
   next_ = at_once ? start_ : start_ + pause_;
   add(0);
 }
 
 Progress::~Progress() {
-  if (!shown_) return;
-  if (says_events())
-    say_event();
-  else if (is_terminal(2))
-    show_on_terminal("");
+  if (shown_ && is_terminal(2)) show_on_terminal("");
 }
 
 void Progress::add(int64_t done) {
@@ -62,7 +55,6 @@ void Progress::add(int64_t done) {
 }
 
 void Progress::show() {
-  if (says_events()) return say_event();
   if (is_terminal(2))
     show_on_terminal(line(terminal_width(2)));
   else
@@ -71,13 +63,6 @@ void Progress::show() {
 
 double Progress::rate() const { return seconds() > 0 ? double(done_) / seconds() : 0; }
 double Progress::left() const { return rate() > 0 ? double(total_ - done_) / rate() : 0; }
-
-void Progress::say_event() const {
-  mxfp4::say_event("progress", fmt::format("\"action\": \"{}\", \"unit\": \"{}\", \"done\": {}, \"total\": {}, "
-                                           "\"seconds\": {:.3f}, \"seconds_left\": {}",
-                                           action_, unit_.empty() ? "bytes" : unit_, done_.load(), total_, seconds(),
-                                           done_ ? fmt::format("{:.3f}", left()) : "null"));
-}
 
 std::string Progress::line(int width) const {
   const int percent = total_ ? int(100 * double(done_) / double(total_)) : 100;

@@ -16,9 +16,8 @@ namespace mxfp4 {
 /// number.
 std::optional<double> progress_seconds();
 
-/// On a terminal, shows a line that fits its width, six times a second; elsewhere a line every 30 seconds. With
-/// --json-progress, writes an event at the beginning, at the end and every second between. progress_seconds() overrides
-/// these times.
+/// On a terminal, shows a line that fits its width, six times a second; elsewhere a line every 30 seconds.
+/// progress_seconds() overrides these times.
 class Progress {
  public:
   /// unit: of the count, such as "batches"; empty for bytes, which have a rate and a remaining time.
@@ -33,7 +32,6 @@ class Progress {
   double rate() const;
   double left() const;
   void show();
-  void say_event() const;
   /// The longest of the forms that is no wider than `width`; 0: any width.
   std::string line(int width) const;
 

@@ -14,12 +14,15 @@ namespace mxfp4 {
 
 namespace {
 
-Color color = Color::automatic;
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value;
+}
 
 bool has_color(int fd) {
-  if (color != Color::automatic) return color == Color::always;
-  const char* none = std::getenv("NO_COLOR");
-  return is_terminal(fd) && !(none && *none);
+  if (is_set("NO_COLOR")) return false;
+  const char* forced = std::getenv("CLICOLOR_FORCE");
+  return is_terminal(fd) || (is_set("CLICOLOR_FORCE") && std::string_view(forced) != "0");
 }
 
 fmt::text_style style_of(Tone tone) {
@@ -90,8 +93,6 @@ int text_width(int fd) {
   const int columns = terminal_width(fd);
   return columns > 0 ? std::clamp(columns, 40, 100) : 80;
 }
-
-void set_color(Color when) { color = when; }
 
 std::string toned(Tone tone, std::string_view text, int fd) {
   return has_color(fd) ? fmt::format(style_of(tone), "{}", text) : std::string(text);

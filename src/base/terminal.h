@@ -14,12 +14,9 @@ int terminal_width(int fd);
 /// The width to which text on a descriptor is broken: that of the terminal, limited to 40 to 100 columns, or 80.
 int text_width(int fd);
 
-/// --color. automatic: on terminals, unless NO_COLOR is set.
-enum class Color { automatic, always, never };
-void set_color(Color when);
-
 enum class Tone { heading, good, bad, caution };
-/// Text in the colour of a tone, if the descriptor shows colours.
+/// Text in the colour of a tone, if the descriptor shows colours: NO_COLOR forbids them, CLICOLOR_FORCE shows them also
+/// off a terminal.
 std::string toned(Tone tone, std::string_view text, int fd = 1);
 
 /// The columns that a text needs, without the escapes of toned().

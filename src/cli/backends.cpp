@@ -29,8 +29,8 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.json = common.json;
-      if (o.engine.find("==") != o.engine.npos) {
-        const EngineRequest request = read_engine(o.engine, "");
+      if (!o.engine.empty()) {
+        const EngineRequest request = read_engine(o.engine);
         o.engine = request.name;
         o.release = request.version;
       }

@@ -31,7 +31,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.json = common.json;
-      const EngineRequest engine = read_engine(o.engine, "");
+      const EngineRequest engine = read_engine(o.engine);
       o.engine = engine.name;
       o.engine_version = engine.version;
       o.backend = backend_called(o.backend, o.engine, "");

@@ -83,9 +83,6 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       "--filelist", take_list,
       "Convert each line of FILE, or of stdin for -: CKPT OUT and options; # begins a comment");
   list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
-  app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
-  app->add_flag("--allow-empty", batch.allow_empty, "Accept a list without conversions, which is otherwise an error")
-      ->needs(list);
   add_common(app, common);
   app->callback([&] {
     run = [&] {

@@ -17,7 +17,7 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
                                    "a name that 'mxfp4-pack backends' lists, or the engine's own name");
   needed.backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
   needed.engine =
-      app->add_option("--engine", o.engine, "Pack for this engine; vllm==0.33.0 also sets --engine-version");
+      app->add_option("--engine", o.engine, "Pack for this engine, or for a release: vllm==0.33.0, or vllm==installed");
   needed.engine->required()->check(engine_name())->type_name(engine_list("|"))->envname("MXFP4_PACK_ENGINE");
   const auto take_layout = [&o, needed](const std::string& path) {
     o.layout = path;
@@ -32,9 +32,6 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
       ->trigger_on_parse()
       ->excludes(needed.backend)
       ->excludes(needed.engine);
-  app->add_option("--engine-version", o.engine_version,
-                  "Pack for this release; installed: that of python3. Default: the newest known")
-      ->type_name("VERSION|installed");
   const auto keep_memory = [&o](const std::string& name) {
     o.gpu_bytes = memory_of(name);
     return std::string();
@@ -61,12 +58,6 @@ void add_choices(CLI::App* app, Conversion& c) {
                   "Choose among the layouts of a backend; default: the first that 'mxfp4-pack backends -v' lists for "
                   "the release")
       ->type_name("NAME");
-  app->add_option(
-         "--phase", o.phase,
-         "With --backend auto on sm90: take the backend that was fastest for many (prefill) or few tokens (decode)")
-      ->check(one_of({"prefill", "decode"}))
-      ->type_name("prefill|decode");
-  app->add_flag("--lossy", o.lossy, "With --backend auto: take the engine's choice even if it is lossy");
   app->add_option("--format", o.format, "sharded-state: GPT-OSS for SGLang without a loader")
       ->check(one_of({"packed", "sharded-state"}))
       ->type_name("packed|sharded-state")
@@ -130,17 +121,12 @@ CLI::Validator engine_name() {
 ConvertOptions Conversion::settled() const {
   ConvertOptions o = options;
   if (!o.layout.empty()) {
-    if (!o.layout_version.empty() || !o.engine_version.empty() || !o.gpu.empty() || !o.phase.empty() || o.lossy)
-      fail(ErrorKind::usage,
-           "--layout: a file is one layout; --layout-version, --engine-version, --gpu, --phase and --lossy choose "
-           "among backends");
+    if (!o.layout_version.empty() || !o.gpu.empty())
+      fail(ErrorKind::usage, "--layout: a file is one layout; --layout-version and --gpu choose among backends");
     o.checkpoint = checkpoint_path(o.checkpoint);
     return o;
   }
   settle_names(o);
-  if (o.backend != "auto" && (!o.phase.empty() || o.lossy))
-    note(fmt::format("{}: only for --backend auto; it has no effect with {}", o.lossy ? "--lossy" : "--phase",
-                     o.backend));
   o.checkpoint = checkpoint_path(o.checkpoint);
   return o;
 }

@@ -37,6 +37,11 @@ void add_layout(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.json = common.json;
+      if (!o.engine.empty()) {
+        const EngineRequest engine = read_engine(o.engine);
+        o.engine = engine.name;
+        o.engine_version = engine.version;
+      }
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
       layout(o);
       return 0;

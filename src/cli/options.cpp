@@ -11,18 +11,6 @@ namespace mxfp4::cli {
 
 namespace {
 
-CLI::Validator size_in_bytes() {
-  const auto read = [](std::string& text) {
-    const std::string given = text;
-    try {
-      return CLI::AsSizeValue(false)(text);
-    } catch (const CLI::ValidationError&) {
-      return fmt::format("{} is no size, such as 512M or 8G", given);
-    }
-  };
-  return CLI::Validator(read, "");
-}
-
 CLI::Validator device_name() {
   const auto read = [](const std::string& text) {
     try {
@@ -52,11 +40,6 @@ void add_common(CLI::App* app, Common& common) {
   auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Print only problems and requested results");
   app->add_flag("-v,--verbose", common.verbose, "Print also choices and their reasons, each tensor and file, and times")
       ->excludes(quiet);
-  // main() reads these two options before it prints anything.
-  app->add_flag("--json-progress", common.json_progress, "Print messages and progress on stderr as JSON lines");
-  app->add_option("--color", common.color, "Use colour; auto: on a terminal, unless NO_COLOR is set")
-      ->check(one_of({"auto", "always", "never"}))
-      ->type_name("auto|always|never");
   app->set_help_flag("-h,--help", "Print this help")->group("General");
 }
 
@@ -98,9 +81,6 @@ void add_device(CLI::App* app, DeviceOptions& device) {
       ->type_name("auto|cpu|cuda|cuda:0,1")
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();
-  app->add_option("--device-memory", device.memory, "Use at most this much memory of each GPU; default: as needed")
-      ->transform(size_in_bytes())
-      ->type_name("SIZE");
 }
 
 void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect) {

@@ -17,8 +17,7 @@ namespace mxfp4::cli {
 
 /// The options of all subcommands.
 struct Common {
-  bool json = false, quiet = false, verbose = false, json_progress = false;
-  std::string color;
+  bool json = false, quiet = false, verbose = false;
 };
 
 /// Throws CLI::ParseError if an environment variable has a value that its option refuses. CLI11 2.4 ignores such a

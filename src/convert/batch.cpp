@@ -87,10 +87,8 @@ void check_places(const BatchOptions& options, const std::vector<Line>& lines, c
 
 int convert_all(const BatchOptions& options, const ParseLine& parse) {
   const std::vector<Line> lines = read_lines(options.filelist);
-  if (lines.empty() && !options.allow_empty)
-    fail(ErrorKind::input,
-         "--filelist {}: no conversion in it; write one a line (CKPT OUT and options), or add --allow-empty if a list "
-         "may be empty",
+  if (lines.empty())
+    fail(ErrorKind::input, "--filelist {}: no conversion in it; write one a line: CKPT OUT and options",
          options.filelist);
   check_places(options, lines, parse);
   Json jobs = Json::array();
@@ -102,18 +100,14 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
     failed += result.contains("error");
     unchanged += result.value("unchanged", false);
     jobs.push_back(std::move(result));
-    if (failed && options.fail_fast) break;
   }
   const size_t converted = jobs.size() - failed - unchanged;
   if (options.json)
-    print_out("{}\n", one_line(Json{{"converted", converted},
-                                    {"unchanged", unchanged},
-                                    {"failed", failed},
-                                    {"not_begun", lines.size() - jobs.size()},
-                                    {"jobs", std::move(jobs)}}));
+    print_out("{}\n",
+              one_line(Json{
+                  {"converted", converted}, {"unchanged", unchanged}, {"failed", failed}, {"jobs", std::move(jobs)}}));
   else
-    note(fmt::format("{} converted, {} unchanged, {} failed, {} not begun", converted, unchanged, failed,
-                     lines.size() - jobs.size()));
+    note(fmt::format("{} converted, {} unchanged, {} failed", converted, unchanged, failed));
   return failed ? 2 : 0;
 }
 

@@ -10,16 +10,15 @@ namespace mxfp4 {
 
 struct BatchOptions {
   std::string filelist;  // "-": standard input
-  bool fail_fast = false, allow_empty = false, json = false;
+  bool json = false;
 };
 
 /// Parses the options of a line. Throws Error{usage}.
 using ParseLine = std::function<ConvertOptions(const std::string& line)>;
 
-/// Carries out every line, except empty lines and lines that begin with #. A list without lines is an error unless
-/// allow_empty is set. After a failure, the error is reported and the next line starts, unless fail_fast is set. Prints
-/// a summary at the end, with json one object on stdout. Returns the worst exit code. An interruption throws its Error
-/// immediately.
+/// Carries out every line, except empty lines and lines that begin with #. A list without lines is an error. After a
+/// failure, the error is reported and the next line starts. Prints a summary at the end, with json one object on
+/// stdout. Returns the worst exit code. An interruption throws its Error immediately.
 int convert_all(const BatchOptions& options, const ParseLine& parse);
 
 }  // namespace mxfp4

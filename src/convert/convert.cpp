@@ -83,9 +83,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   const Deployment to_engine = {.engine = options.engine,
                                 .release = options.engine_version,
                                 .gpu = options.gpu,
-                                .phase = options.phase,
                                 .tp_size = options.tp_size,
-                                .lossy = options.lossy,
                                 .no_loader = options.no_loader};
   const BackendChoice choice = is_file ? BackendChoice() : choose_backend(options.backend, in.model, to_engine);
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
@@ -353,7 +351,7 @@ Json convert_to(const ConvertOptions& options, const Target& target) {
 }  // namespace
 
 void settle_names(ConvertOptions& o) {
-  const EngineRequest request = read_engine(o.engine, o.engine_version);
+  const EngineRequest request = read_engine(o.engine);
   o.engine = request.name;
   o.engine_version = request.version;
   o.backend = backend_called(o.backend, o.engine, o.gpu);

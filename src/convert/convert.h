@@ -22,10 +22,9 @@ struct ConvertOptions {
   std::string backend, engine, layout_version;
   std::string layout;          // a layout file, instead of backend and engine
   std::string layout_file;     // its JSON, if already read
-  std::string engine_version;  // a release; empty: the newest known
-  std::string gpu, phase;      // for backend "auto"; gpu empty: this machine's
+  std::string engine_version;  // the release in `engine`, once settled; empty: the newest known
+  std::string gpu;             // empty, for backend "auto": this machine's
   int64_t gpu_bytes = -1;      // the GPU's memory; 0: no limit, -1: that of `gpu`
-  bool lossy = false;          // "auto" may change values
   ModelOptions model;
   int tp_size = 1;
   int rank = -1;                  // of tp_size; -1: all

@@ -16,8 +16,6 @@ namespace {
 
 // More wait for each other, in the driver or for main memory; cores that are left pack from their caches.
 constexpr int workers_per_gpu = 8;
-// One expert's matrix of every known model, in and out.
-constexpr int64_t worker_memory = int64_t(64) << 20;
 
 // Measured on a machine with an H200, 10 GB from the page cache to tmpfs (tests/bench/results/2026-11-23-h200.md). The
 // CPU packs 1.4 GB/s with one thread, 2.7 with two, 5.0 with four and 9.7 with eight; the GPU packs 2.3, 3.2, 5.2 and
@@ -69,11 +67,9 @@ std::string name_of(const DeviceChoice& choice) {
 
 DeviceChoice choose_device(const DeviceOptions& options, const std::optional<PackingWork>& work) {
   const auto cpu = [](std::string why) { return DeviceChoice{.gpus = {}, .why = std::move(why)}; };
-  if (options.name == "cpu" && options.memory > 0)
-    note("--device-memory: only for GPUs; it has no effect with --device cpu");
   if (options.name == "cpu") return cpu("asked for");
   if (options.name != "auto") {
-    const DeviceChoice choice{.gpus = gpus_in(options.name), .memory = options.memory, .why = "asked for"};
+    const DeviceChoice choice{.gpus = gpus_in(options.name), .why = "asked for"};
     for (const int gpu : choice.gpus) check_cuda(gpu);
     return choice;
   }
@@ -84,7 +80,7 @@ DeviceChoice choose_device(const DeviceOptions& options, const std::optional<Pac
   }
   try {
     check_cuda(0);
-    return {.gpus = {0}, .memory = options.memory, .automatic = true, .why = "sooner done than by the CPU"};
+    return {.gpus = {0}, .automatic = true, .why = "sooner done than by the CPU"};
   } catch (const DeviceError& e) {
     note_once(e.what());
     return cpu(e.what());
@@ -92,18 +88,13 @@ DeviceChoice choose_device(const DeviceOptions& options, const std::optional<Pac
 }
 
 int gpu_workers(const DeviceChoice& choice, int workers) {
-  const auto gpus = int(choice.gpus.size());
-  const int most = std::min(workers, workers_per_gpu * gpus);
-  if (choice.memory == 0 || most == 0) return most;
-  return std::min(most, gpus * int(std::clamp<int64_t>(choice.memory / worker_memory, 1, most)));
+  return std::min(workers, workers_per_gpu * int(choice.gpus.size()));
 }
 
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, int index, int workers) {
-  const int with_gpu = gpu_workers(choice, workers);
-  if (index >= with_gpu) return open_cpu();
-  const auto gpus = int(choice.gpus.size());
+  if (index >= gpu_workers(choice, workers)) return open_cpu();
   try {
-    return open_cuda(choice.gpus[size_t(index % gpus)], choice.memory / ((with_gpu + gpus - 1) / gpus));
+    return open_cuda(choice.gpus[size_t(index) % choice.gpus.size()]);
   } catch (const DeviceError& e) {
     if (!choice.automatic) throw;
     note_once(e.what());

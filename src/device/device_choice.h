@@ -10,11 +10,9 @@
 
 namespace mxfp4 {
 
-/// The user's options. name: "auto", "cpu", "cuda" (the first GPU), "cuda:1" or "cuda:0,2".
-/// memory: the limit in bytes of each GPU's memory; 0: as much as the threads need.
+/// The user's choice: "auto", "cpu", "cuda" (the first GPU), "cuda:1" or "cuda:0,2".
 struct DeviceOptions {
   std::string name = "auto";
-  int64_t memory = 0;
 };
 
 /// The numbers of the GPUs in a device name; empty for "auto" and "cpu". Throws Error{usage} for any other text.
@@ -24,7 +22,6 @@ std::vector<int> gpus_in(const std::string& name);
 /// text.
 struct DeviceChoice {
   std::vector<int> gpus;
-  int64_t memory = 0;
   bool automatic = false;
   std::string why = {};
 };

@@ -93,7 +93,7 @@ void make(const LayoutOptions& o) {
   const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems);
   const Model model = recognise(checkpoint, o.model, problems);
   problems.throw_if_any();
-  const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model);
+  const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model, o.engine_version);
   make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // checks whether this conversion is possible
   problems.throw_if_any();
   const MoeLayer& layer = model.layers.front();

@@ -9,8 +9,8 @@ namespace mxfp4 {
 
 struct LayoutOptions {
   std::string file;
-  std::string backend, engine, layout_version;  // to write `file`; no backend: `file` is read
-  std::string checkpoint;                       // gives the sizes
+  std::string backend, engine, engine_version, layout_version;  // to write `file`; no backend: `file` is read
+  std::string checkpoint;                                       // gives the sizes
   int tp_size = 1;
   ModelOptions model;
   bool json = false;

@@ -42,7 +42,7 @@ bool is_default(const Backend& b, const std::vector<const Backend*>& list, const
                 const Model* model) {
   if (model) {
     const BackendChoice chosen =
-        choose_backend(b.name, *model, {.engine = b.engine, .release = filter.release, .gpu = filter.gpu, .phase = ""});
+        choose_backend(b.name, *model, {.engine = b.engine, .release = filter.release, .gpu = filter.gpu});
     if (!chosen.layout_version.empty()) return b.layout_version == chosen.layout_version;
     return &b == default_backend(b.name, b.engine, *model, filter.release);
   }
@@ -111,7 +111,7 @@ void print_table(const std::vector<const Backend*>& list, const BackendFilter& f
 /// The backend that `--backend auto` chooses, or the reason why it chooses none.
 std::string auto_choice(const Model& model, const BackendFilter& filter) {
   try {
-    const Deployment to = {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu, .phase = {}};
+    const Deployment to = {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu};
     return "--backend auto chooses " + std::string(select_backend(model, to).backend);
   } catch (const Error& e) {
     return e.lines.front();

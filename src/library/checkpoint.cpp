@@ -45,7 +45,6 @@ ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   o.checkpoint = needed(c.checkpoint, "checkpoint");
   o.out = needed(c.out, "out");
   o.engine = needed(c.engine, "engine");
-  o.engine_version = or_empty(c.engine_version);
   o.backend = needed(c.backend, "backend");
   o.layout_version = or_empty(c.layout_version);
   o.gpu = known_gpu(c.gpu);

@@ -100,7 +100,7 @@ mxfp4_pack_status mxfp4_pack_open_device(const char* name, mxfp4_pack_device** d
   if (device) *device = nullptr;
   return guarded([&] {
     if (!device) fail(ErrorKind::usage, "device is null");
-    const DeviceChoice choice = choose_device({.name = needed(name, "name"), .memory = 0});
+    const DeviceChoice choice = choose_device({.name = needed(name, "name")});
     *device = new mxfp4_pack_device{open_device(choice, 0, 1)};
     return true;
   });

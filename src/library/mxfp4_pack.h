@@ -140,8 +140,8 @@ enum {
 
 typedef struct mxfp4_pack_conversion {
   size_t size;
-  const char *checkpoint, *out, *backend, *engine; /* required */
-  const char *engine_version, *layout_version, *gpu, *device;
+  const char *checkpoint, *out, *backend, *engine; /* required; engine: "vllm", or a release, "vllm==0.33.0" */
+  const char *layout_version, *gpu, *device;
   int tp_size;  /* 0: 1 */
   int one_rank; /* 1: only `rank` of tp_size */
   int rank;

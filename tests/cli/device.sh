@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --device and --device-memory: who packs. usage: device.sh MXFP4-PACK SOURCE-DIR
+# --device: who packs. usage: device.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 convert "$tiny" "$dir/o" --backend marlin --engine sglang
@@ -8,9 +8,8 @@ expect 'no such device' 2 '' 'error: --device: no device .gpu.: auto, cpu, cuda,
 expect 'a GPU that is not there' 2 '' 'error: .*(no such device|CUDA)' \
   "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device cuda:99
 expect 'a GPU that is not there as JSON' 2 '"kind":"device"' '' "$program" unpack "$dir/o" "$dir/dev" --device cuda:99 --json
-expect 'no such size' 2 '' 'error: --device-memory' "$program" verify "$dir/o" --device-memory 1x
 expect 'a GPU or the CPU' 0 '' . env MXFP4_PACK_DEVICE=auto \
-  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine sglang --device-memory 64M
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine sglang
 expect 'the same bytes' 0 '' '' diff -r "$dir/o" "$dir/dev"
 expect 'what packed, and why' 0 '"device":{"name":"cpu","why":"asked for"}' '' \
   "$program" convert "$tiny" "$dir/cpu" --backend marlin --engine sglang --device cpu --json -q

@@ -12,7 +12,7 @@ expect 'where the option is given' 0 '' '' env MXFP4_PACK_THREADS=many "$program
 expect 'of an option that the command lacks' 0 '' '' env MXFP4_PACK_DEVICE=gpu MXFP4_PACK_ENGINE=x "$program" diff "$dir/env" "$dir/env" -q
 convert_by() { env "$@" "$program" convert "$tiny" "$dir/env2" --backend marlin; }
 expect 'no engine' 2 '' "error: MXFP4_PACK_ENGINE: no engine 'vlm', but .*; did you mean vllm" convert_by MXFP4_PACK_ENGINE=vlm
-expect 'no release' 2 '' 'error: MXFP4_PACK_ENGINE: .*vllm==x: a release of vllm expected' convert_by MXFP4_PACK_ENGINE=vllm==x
+expect 'no release' 2 '' 'error: MXFP4_PACK_ENGINE: .*vllm==x: no release of vllm' convert_by MXFP4_PACK_ENGINE=vllm==x
 expect 'no backend' 2 '' "error: MXFP4_PACK_BACKEND: no backend 'marln'" \
   env MXFP4_PACK_BACKEND=marln "$program" convert "$tiny" "$dir/env2" --engine vllm
 expect 'in a list' 2 '' "error: -:1: MXFP4_PACK_BACKEND: no backend 'marln'" \

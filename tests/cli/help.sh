@@ -30,5 +30,7 @@ expect 'help of help' 0 '^Commands:$' '' "$program" help help
 expect 'headings are bold on a terminal' 0 $'\x1b\\[1mUsage' '' at 80 "$program" --help
 expect 'not where NO_COLOR is set' 0 '^Usage:' '' env NO_COLOR=1 python3 "$root/tests/cli/terminal.py" 80 "$program" --help
 expect 'not in a pipe' 0 '^Usage:' '' "$program" --help
-expect 'but with --color always' 0 $'\x1b\\[1mUsage' '' "$program" --help --color always
+expect 'but where CLICOLOR_FORCE is set' 0 $'\x1b\\[1mUsage' '' env CLICOLOR_FORCE=1 "$program" --help
+expect 'not where it is 0' 0 '^Usage:' '' env CLICOLOR_FORCE=0 "$program" --help
+expect 'not beside NO_COLOR' 0 '^Usage:' '' env CLICOLOR_FORCE=1 NO_COLOR=1 "$program" --help
 finish

@@ -5,12 +5,12 @@
 expect 'inspect' 0 'layers 0-2: 3 experts, hidden 96, intermediate 160, bias' '' "$program" inspect "$tiny"
 broken() { cp -r "$tiny" "$dir/broken" && truncate -s -5 "$dir/broken/model-00000-of-00001.safetensors"; }
 prepare broken
-one_object() { "$program" inspect "$dir/broken" --json "$@" | python3 -c '
+one_object() { "$program" inspect "$dir/broken" --json | python3 -c '
 import json, sys; found = json.load(sys.stdin)
 assert found["error"]["lines"] == found["problems"] and found["model_type"] == "gpt_oss", found'; }
 expect 'contents are not read' 0 '^lacks nothing that config.json promises; contents are not read, convert checks them$' '' "$program" inspect "$tiny"
 expect 'problems as JSON' 2 '"problems":\[".*"error":\{"kind":"input"' '' "$program" inspect "$dir/broken" --json
-expect 'in one object' 0 '' '' one_object --json-progress
+expect 'in one object' 0 '' '' one_object
 convert "$tiny" "$dir/companion" --backend marlin --engine vllm
 echo >>"$dir/companion/LICENSE"
 expect 'a damaged companion of an output' 2 '' 'LICENSE: does not have the checksum' "$program" inspect "$dir/companion"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The progress of a run on terminals, without a terminal and as JSON; -v and the final lines.
+# The progress of a run on terminals, and without a terminal; -v and the final lines.
 # usage: progress.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
@@ -34,11 +34,5 @@ expect '-v: files' 0 'packed/packed-00001.safetensors: written, ' '' run -v
 expect '-v: timings' 0 'time of each stage, all threads together: read [0-9.]+ s, ' '' run -v
 expect '-q: nothing' 0 '' '' run -q
 
-all_json() { run --json-progress | python3 -c 'import json, sys; print(sorted({json.loads(line)["event"] for line in sys.stdin}))'; }
-expect 'JSON lines alone' 0 "^\['note', 'progress'\]\$" '' all_json
 expect 'on a terminal it begins without a time left' 0 'packing 0 B of .*, -:--:-- left' '' convert_at 120 --force
-expect 'progress begins' 0 '"action": "packing", "unit": "bytes", "done": 0, "total": [0-9]+, "seconds": 0.[0-9]+, "seconds_left": null' '' run --json-progress
-ends() { run --json-progress | grep progress | tail -n 1 | python3 -c 'import json, sys; e = json.load(sys.stdin); sys.exit(e["done"] != e["total"])'; }
-expect 'and ends with all' 0 '' '' ends
-expect 'errors as events' 2 '' '"event": "error", "text": "' "$program" inspect "$dir/nowhere" --json-progress
 finish

@@ -31,7 +31,8 @@ rm "$entry" && mkdir "$entry"
 expect 'nor one that is no file' 0 '' 'unchanged' again
 rmdir "$entry"
 expect 'another option' 2 '' "$(refused 'its --allow-nan-scales is no, and yes is asked for')" again --allow-nan-scales
-expect 'another release that reads the same layout' 0 '' 't: unchanged$' again --engine-version 0.33.0
+expect 'another release that reads the same layout' 0 '' 't: unchanged$' \
+  "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm==0.33.0
 expect 'another engine' 2 '' '--add adds this set' "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine sglang
 echo mine >"$dir/tuned/NOTES.md"
 expect 'a companion that came' 2 '' "$(refused 'NOTES.md is new in the checkpoint')" again

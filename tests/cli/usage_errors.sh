@@ -42,20 +42,16 @@ expect 'a GPU that another form is for' 2 '' 'is for gfx950, gfx942, its layout 
   "$program" convert "$tiny" "$dir/o" --backend triton-rocm --engine vllm --gpu gfx942 --layout-version cdna4
 expect "another engine's kernel" 2 '' "error: --backend b12x: a kernel of vllm's, not of sglang's; nothing to pack" \
   "$program" convert "$tiny" "$dir/o" --backend b12x --engine sglang
-expect 'an option of --backend auto' 0 '' 'mxfp4-pack: --phase: only for --backend auto; it has no effect with marlin' \
-  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --phase decode
-expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: only for GPUs; it has no effect with --device cpu' \
-  "$program" verify "$dir/o" --device cpu --device-memory 1G
 for option in --tokens --seed --tolerance; do
   expect "$option without the checkpoint" 2 '' "error: $option belongs to level kernels, .*; give it with --source" \
     "$program" verify "$dir/o" $option 1
   expect "$option of another level" 2 '' "error: $option belongs to level kernels, but --level names a lower level" \
     "$program" verify "$dir/o" --source "$tiny" --level bytes $option 1
 done
+convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \
   "$program" convert "$dir/o" "$dir/o2" --backend marlin --engine vllm --gate-up interleaved
 expect 'no number' 2 '' 'error: --threads: x is no number from 0 to 4096; see' "$program" verify "$dir/o" --threads x
-expect 'no size' 2 '' 'error: --device-memory: 8Q is no size, such as 512M or 8G' "$program" verify "$dir/o" --device-memory 8Q
 expect 'no value' 2 '' 'error: --source: its value is missing, CKPT; see' "$program" verify "$dir/o" --source
 expect 'an option where a value is missing' 2 '' 'error: --tp-size: its value is missing, N; see mxfp4-pack convert' \
   "$program" convert "$tiny" "$dir/o3" --backend marlin --engine vllm --tp-size --force

@@ -2,9 +2,9 @@
 mxfp4-pack(1) describes the objects and the options: `tp_size=2, force=True` is --tp-size 2 --force. Options that print
 something else (--help, unpack's --layer) or take no paths (--filelist) are for the command line only.
 
-`progress(action, done, total)` is called every second and at the end, with bytes or the action's own count. An
-exception in it, or Ctrl-C, ends the program as SIGTERM does, so that OUT never exists in a partial state. The program
-also ends if the calling Python ends or is killed. Other messages of the program go to the logger `mxfp4_pack`.
+Ctrl-C ends the program as SIGTERM does, so that OUT never exists in a partial state. The program also ends if the
+calling Python ends or is killed. The program's messages go to the logger `mxfp4_pack`, with a line every 30 seconds that
+says how far a long run is.
 """
 
 import json
@@ -12,7 +12,6 @@ import logging
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 from ._errors import Refused, printable
@@ -20,11 +19,10 @@ from ._program import MISSING, environment, program
 from .manifest import Manifest, read_manifest
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-Progress = Callable[[str, int, int], None]
 Option = str | int | float | bool | list | tuple | None
 DONE, NO = 0, 1  # exit codes with a result
-OTHERS = ("help", "version", "json", "json_progress", "filelist", "layer")  # options that are not for functions
-LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}  # levels of events; all other events are notes
+OTHERS = ("help", "version", "json", "filelist", "layer")  # options that are not for functions
+LEVELS = {"warning: ": logging.WARNING, "error: ": logging.ERROR}  # by how a message begins
 logger = logging.getLogger(__package__)
 
 
@@ -52,21 +50,20 @@ def plan(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str
 
 
 def convert(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str | None = None,
-            progress: Progress | None = None, **options: Option) -> dict[str, Any]:
+            **options: Option) -> dict[str, Any]:
     """Writes `out`, completely or not at all. backend and engine are required unless `layout` is given."""
-    return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options}, progress=progress)
+    return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options})
 
 
-def verify(out: Path, *, source: Path | None = None, progress: Progress | None = None,
-           **options: Option) -> dict[str, Any]:
+def verify(out: Path, *, source: Path | None = None, **options: Option) -> dict[str, Any]:
     """Compares an output with its manifest and its source. The result has `ok` and `problems`."""
     source = None if source is None else os.fspath(source)
-    return run("verify", out, options={"source": source, **options}, progress=progress)
+    return run("verify", out, options={"source": source, **options})
 
 
-def unpack(out: Path, dest: Path, *, progress: Progress | None = None, **options: Option) -> dict[str, Any]:
+def unpack(out: Path, dest: Path, **options: Option) -> dict[str, Any]:
     """Restores the checkpoint's original files."""
-    return run("unpack", out, dest, options=options, progress=progress)
+    return run("unpack", out, dest, options=options)
 
 
 def open_output(out: Path, engine: str | None = None) -> Manifest:
@@ -80,15 +77,15 @@ def open_output(out: Path, engine: str | None = None) -> Manifest:
     return Manifest(out, engine)
 
 
-def run(command: str, *paths: Path, options: dict[str, Option], progress: Progress | None = None) -> dict[str, Any]:
+def run(command: str, *paths: Path, options: dict[str, Option]) -> dict[str, Any]:
     path = program()
     if path is None:
         raise Failed("usage", [MISSING])
     if others := [name for name in OTHERS if options.get(name)]:
         raise Failed("usage", [f"{name} is an option of the command line only" for name in others])
-    arguments = [path, command, *words(options), "--json", "--json-progress", "--"]
+    arguments = [path, command, *words(options), "--json", "--"]
     with tempfile.TemporaryFile() as output:
-        code = follow([*arguments, *map(os.fspath, paths)], output, progress)
+        code = follow([*arguments, *map(os.fspath, paths)], output)
         output.seek(0)
         try:
             return result(command, code, output.read())
@@ -114,14 +111,14 @@ def said(line, options):
     return line
 
 
-def follow(arguments, output, progress):
-    """Runs the program; its messages go to the log, its progress to the caller. Returns the exit code."""
+def follow(arguments, output):
+    """Runs the program; its messages go to the log. Returns the exit code."""
     process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,
                                errors="replace", env=environment())
     try:
         with process.stderr:
             for line in process.stderr:
-                hear(line, progress)
+                hear(line)
         return process.wait()
     except BaseException:
         process.terminate()
@@ -129,18 +126,13 @@ def follow(arguments, output, progress):
         raise
 
 
-def hear(line, progress):
-    """Handles a line of the program's stderr: an event, or plain text if the program could not start."""
-    try:
-        event = json.loads(line)
-        kind = event["event"]
-    except (ValueError, KeyError, TypeError):
-        logger.warning("%s", line.rstrip())
-        return
-    if kind != "progress":
-        logger.log(LEVELS.get(kind, logging.INFO), "%s", event.get("text", line.rstrip()))
-    elif progress:
-        progress(event["action"], event["done"], event["total"])
+def hear(line):
+    """Logs a line of the program's stderr, without the program's name."""
+    text = line.rstrip().removeprefix("mxfp4-pack: ")
+    for begin, level in LEVELS.items():
+        if text.startswith(begin):
+            return logger.log(level, "%s", text.removeprefix(begin))
+    return logger.info("%s", text)
 
 
 def result(command, code, text):

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string error_of(const std::string& engine, const std::string& version) {
+std::string error_of(const std::string& engine) {
   try {
-    read_engine(engine, version);
+    read_engine(engine);
   } catch (const Error& e) {
     return e.lines.front();
   }
@@ -63,32 +63,30 @@ TEST_CASE("releases are compared number by number") {
 }
 
 TEST_CASE("an engine is said with or without its release") {
-  CHECK(read_engine("vllm", "").version.empty());
-  CHECK(read_engine("vllm==0.33.0", "").version == "0.33.0");
-  CHECK(read_engine("vllm==0.33.0", "0.33.0").name == "vllm");
-  CHECK(read_engine("sglang", "0.5.18").version == "0.5.18");
-  CHECK(read_engine("vllm==0.31.1", "").version == "0.31.0");  // between two known releases
-  CHECK(read_engine("vllm==0.27.1", "").version == "0.27.1");
-  CHECK(read_engine("sglang==0.5.22.post1", "").version == "0.5.22");
-  CHECK(error_of("vllm==0.33.0", "0.32.0") == "--engine vllm==0.33.0 and --engine-version 0.32.0 disagree");
-  CHECK(error_of("vlm", "") == "no engine 'vlm', but " + engine_list(", ") + "; did you mean vllm?");
-  CHECK(error_of("vllm", "0.10.0") == "vllm 0.10.0 is older than 0.26.0, the oldest known release");
-  CHECK(error_of("vllm", "new") == "--engine-version 'new': a release of vllm expected, as 0.33.0, or installed");
+  CHECK(read_engine("vllm").version.empty());
+  CHECK(read_engine("vllm==0.33.0").version == "0.33.0");
+  CHECK(read_engine("vllm==0.33.0").name == "vllm");
+  CHECK(read_engine("sglang==0.5.18").version == "0.5.18");
+  CHECK(read_engine("vllm==0.31.1").version == "0.31.0");  // between two known releases
+  CHECK(read_engine("vllm==0.27.1").version == "0.27.1");
+  CHECK(read_engine("sglang==0.5.22.post1").version == "0.5.22");
+  CHECK(error_of("vlm") == "no engine 'vlm', but " + engine_list(", ") + "; did you mean vllm?");
+  CHECK(error_of("vllm==0.10.0") == "vllm 0.10.0 is older than 0.26.0, the oldest known release");
+  CHECK(error_of("vllm==new") ==
+        "--engine vllm==new: no release of vllm; vllm==0.33.0 for example, or vllm==installed");
 }
 
 TEST_CASE("the release that is installed is that of the environment's python3") {
   const TempDir dir;
   const fs::path env(dir / "env"), packages = env / "lib/python3.12/site-packages";
   const Environment set("VIRTUAL_ENV", env.string());
-  CHECK(error_of("vllm", "installed").find("there is no python3") != std::string::npos);
+  CHECK(error_of("vllm==installed").find("there is no python3") != std::string::npos);
   write_file(env / "bin/python3.12", "");
   fs::create_symlink("python3.12", env / "bin/python3");
   write_file(packages / "vllm_omni-1.0.dist-info/METADATA", "");
-  CHECK(error_of("vllm", "installed") ==
-        "--engine-version installed: " + (env / "bin/python3").string() + " has no vllm");
+  CHECK(error_of("vllm==installed") == "--engine vllm==installed: " + (env / "bin/python3").string() + " has no vllm");
   write_file(packages / "vllm-0.32.0.dist-info/METADATA", "");
-  CHECK(read_engine("vllm", "installed").version == "0.32.0");
-  CHECK(read_engine("vllm==installed", "").version == "0.32.0");
+  CHECK(read_engine("vllm==installed").version == "0.32.0");
 }
 
 TEST_CASE("the GPU that is here is read from the drivers' files") {

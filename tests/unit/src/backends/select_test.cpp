@@ -34,9 +34,9 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   for (Model* m : {&gpt_oss, &deepseek, &kimi}) m->layers.resize(1);
   gpt_oss.layers[0].hidden = gpt_oss.layers[0].intermediate = 2880;
   for (Model* m : {&deepseek, &kimi}) m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
-  const auto chosen = [](const Model& m, const char* engine, const char* gpu, const char* phase = "") {
+  const auto chosen = [](const Model& m, const char* engine, const char* gpu) {
     try {
-      return select_backend(m, {.engine = engine, .release = "", .gpu = gpu, .phase = phase}).backend;
+      return select_backend(m, {.engine = engine, .release = "", .gpu = gpu}).backend;
     } catch (const Error& e) {
       return e.lines.front();
     }
@@ -56,14 +56,10 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(gpt_oss, "vllm", "gfx942") == "aiter-triton");
   CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, since none that is known is here: sm75 (t4), ") !=
         std::string::npos);
-  CHECK(chosen(gpt_oss, "vllm", "sm90", "prefill") == "triton-hopper");
-  CHECK(chosen(deepseek, "vllm", "sm90", "prefill") == "flashinfer-cutlass");
-  CHECK(chosen(deepseek, "vllm", "sm90", "decode") == "marlin");
-  CHECK(chosen(deepseek, "vllm", "sm100", "decode").find("measured on sm90 only") != std::string::npos);
-  const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90", .phase = ""});
+  const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90"});
   CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "humming", "marlin"});
   deepseek.layers[0].intermediate = 96;
-  CHECK(chosen(deepseek, "sglang", "sm90", "prefill") == "marlin");  // FlashInfer's kernels cannot pad there
+  CHECK(chosen(deepseek, "sglang", "sm90") == "marlin");  // FlashInfer's kernels cannot pad there
 }
 
 TEST_CASE("what an engine would take and what is written are told apart, for each release") {
@@ -71,24 +67,19 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   deepseek.family = "deepseek-v4";
   deepseek.layers.resize(1);
   deepseek.layers[0].hidden = 4096, deepseek.layers[0].intermediate = 2048;
-  const auto choice = [&](const char* engine, const char* release, const char* gpu, bool lossy = false) {
-    return select_backend(deepseek, {.engine = engine, .release = release, .gpu = gpu, .phase = "", .lossy = lossy});
+  const auto choice = [&](const char* engine, const char* release, const char* gpu) {
+    return select_backend(deepseek, {.engine = engine, .release = release, .gpu = gpu});
   };
   const BackendChoice marlin = choice("vllm", "0.31.0", "sm90"), humming = choice("vllm", "0.32.0", "sm90");
   CHECK(marlin.engine_choice == "marlin");
   CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
-  const char* faster = "flashinfer-cutlass is faster at prefill, which --phase prefill chooses";
-  CHECK(marlin.why.find(faster) != std::string::npos);
-  CHECK(choice("vllm", "0.26.0", "sm90").why.find(faster) == std::string::npos);  // this release has no faster kernel
   CHECK(humming.engine_choice == "humming");
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
   CHECK(lossy.backend == "humming");
   CHECK(lossy.alternatives.front() == "marlin");
-  CHECK(lossy.why.find(faster) != std::string::npos);
-  CHECK(lossy.why.find("not humming-w4a8: lossy; allow it with --lossy") != std::string::npos);
-  const BackendChoice taken = choice("vllm", "0.33.0", "sm90", true);
-  CHECK(taken.backend == "humming-w4a8");
+  CHECK(lossy.why.find("not humming-w4a8: lossy; choose it with --backend humming-w4a8") != std::string::npos);
+  CHECK(std::count(lossy.lossy_alternatives.begin(), lossy.lossy_alternatives.end(), "humming-w4a8") == 1);
   const BackendChoice old = choice("sglang", "0.5.18", "sm90");
   CHECK(old.engine_choice == "unset");
   CHECK(old.backend == "marlin");
@@ -119,7 +110,7 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
     m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
   }
   const auto choice = [](const Model& m, const char* engine, const char* gpu, const char* release = "") {
-    return select_backend(m, {.engine = engine, .release = release, .gpu = gpu, .phase = ""});
+    return select_backend(m, {.engine = engine, .release = release, .gpu = gpu});
   };
   for (const char* gpu : {"sm100", "sm103", "sm107"})
     for (const char* engine : {"vllm", "sglang"})
@@ -139,16 +130,15 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
   }
   CHECK(choice(deepseek, "vllm", "sm100", "0.27.1").backend == "flashinfer-trtllm");
   const Backend& deepgemm = find_backend("deepgemm", "vllm", "", &deepseek, "");
-  CHECK_THROWS_WITH(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "sm120", .phase = ""}),
+  CHECK_THROWS_WITH(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "sm120"}),
                     "--gpu sm120: deepgemm: vllm 0.27.1 brings no such kernel for sm120");
-  CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.28.0", .gpu = "sm120", .phase = ""}));
-  CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "", .phase = ""}));
+  CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.28.0", .gpu = "sm120"}));
+  CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = ""}));
   const Backend& of_sglang = find_backend("deepgemm", "sglang", "", &deepseek, "");
-  CHECK_NOTHROW(check_gpu(of_sglang, {.engine = "sglang", .release = "", .gpu = "sm120", .phase = ""}));  // newest
+  CHECK_NOTHROW(check_gpu(of_sglang, {.engine = "sglang", .release = "", .gpu = "sm120"}));  // newest
   const auto has_deepgemm = [&](const char* release) {
     const std::vector<std::string> others =
-        select_backend(kimi, {.engine = "sglang", .release = release, .gpu = "sm120", .phase = "", .no_loader = true})
-            .alternatives;
+        select_backend(kimi, {.engine = "sglang", .release = release, .gpu = "sm120", .no_loader = true}).alternatives;
     return std::find(others.begin(), others.end(), "deepgemm") != others.end();
   };
   CHECK(has_deepgemm("0.5.23"));
@@ -167,7 +157,7 @@ TEST_CASE("auto writes for triton_kernels what vLLM makes on that GPU and so man
     m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
   }
   const auto choice = [](const Model& m, const char* gpu, const char* release, int tp_size = 1) {
-    return select_backend(m, {.engine = "vllm", .release = release, .gpu = gpu, .phase = "", .tp_size = tp_size});
+    return select_backend(m, {.engine = "vllm", .release = release, .gpu = gpu, .tp_size = tp_size});
   };
   const auto form = [&](const Model& m, const char* gpu, const char* release, int tp_size = 1) {
     const BackendChoice c = choice(m, gpu, release, tp_size);
@@ -186,8 +176,7 @@ TEST_CASE("auto writes for triton_kernels what vLLM makes on that GPU and so man
     CHECK(has(choice(gpt_oss, "gfx950", "0.33.0"), name));
     for (const char* gpu : {"gfx950", ""}) {
       const auto asked = [&](int tp_size) {
-        return choose_backend(name, gpt_oss,
-                              {.engine = "vllm", .release = "", .gpu = gpu, .phase = "", .tp_size = tp_size})
+        return choose_backend(name, gpt_oss, {.engine = "vllm", .release = "", .gpu = gpu, .tp_size = tp_size})
             .layout_version;
       };
       CHECK(asked(2) == "cdna4");
@@ -206,7 +195,7 @@ TEST_CASE("a backend that is named has the form that is found without a GPU, on 
   for (const Model* m : {&pairs, &halves})
     for (const Backend* b : backends()) {
       INFO(b->name << " of " << b->engine << ", " << m->family);
-      const BackendChoice chosen = choose_backend(b->name, *m, {b->engine, "", "", ""});
+      const BackendChoice chosen = choose_backend(b->name, *m, {.engine = b->engine, .release = "", .gpu = ""});
       if (chosen.layout_version.empty()) continue;  // the newest release loads no layout version
       CHECK(&find_backend(b->name, b->engine, "", m) == &find_backend(b->name, b->engine, chosen.layout_version, m));
     }
@@ -217,7 +206,7 @@ TEST_CASE("an engine's choice that no loader reads gives way to one that a loade
   quark.family = "quark";
   quark.layers.resize(1);
   quark.layers[0].hidden = 4096, quark.layers[0].intermediate = 2048;
-  const BackendChoice c = select_backend(quark, {.engine = "vllm", .release = "0.31.0", .gpu = "sm90", .phase = ""});
+  const BackendChoice c = select_backend(quark, {.engine = "vllm", .release = "0.31.0", .gpu = "sm90"});
   CHECK(c.engine_choice == "canonical");
   CHECK(c.why.find("(quark/quark_moe.py, which emulates there) looks for canonical") != std::string::npos);
   CHECK(c.backend == "marlin");
@@ -239,8 +228,7 @@ TEST_CASE("every published structure gets an answer from every chooser") {
       for (const char* gpu : {"sm80", "sm90", "sm100", "sm120", "gfx950"}) {
         if (engine == std::string("sglang") && gpu == std::string("sm80") && !model.pairs) continue;  // no kernel
         INFO(name << " " << engine << " " << gpu);
-        const BackendChoice c =
-            select_backend(model, {.engine = engine, .release = "", .gpu = gpu, .phase = "", .no_loader = true});
+        const BackendChoice c = select_backend(model, {.engine = engine, .release = "", .gpu = gpu, .no_loader = true});
         CHECK(!c.engine_choice.empty());
         CHECK_NOTHROW(find_backend(c.backend, engine, c.layout_version, &model));
       }

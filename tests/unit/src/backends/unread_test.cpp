@@ -71,7 +71,7 @@ TEST_CASE("auto writes only what a loader reads, for every family, engine, relea
         for (const std::string& gpu : architectures()) {
           INFO(family << " " << engine << " " << release << " " << gpu);
           const Model m = model_of(family);
-          Deployment to = {.engine = engine, .release = release, .gpu = gpu, .phase = ""};
+          Deployment to = {.engine = engine, .release = release, .gpu = gpu};
           const std::string why = refusal_of(m, to);
           const std::vector<std::string> read = read_backends(m, to);
           if (why.empty()) {
@@ -99,10 +99,10 @@ TEST_CASE("auto writes only what a loader reads, for every family, engine, relea
 
 TEST_CASE("a refusal names what is read instead") {
   const Model deepseek = model_of("deepseek-v4");
-  const std::string gfx950 = refusal_of(deepseek, {.engine = "sglang", .release = "", .gpu = "gfx950", .phase = ""});
+  const std::string gfx950 = refusal_of(deepseek, {.engine = "sglang", .release = "", .gpu = "gfx950"});
   CHECK(gfx950.find("; not aiter-a16w4: no loader reads it; take --engine vllm --backend ") != std::string::npos);
   CHECK(gfx950.find(", or --gpu sm90, sm100, sm103, sm107, sm120 or sm121; --no-loader") != std::string::npos);
-  CHECK(refusal_of(model_of("fused"), {.engine = "vllm", .release = "", .gpu = "sm90", .phase = ""})
+  CHECK(refusal_of(model_of("fused"), {.engine = "vllm", .release = "", .gpu = "sm90"})
             .find("no loader reads it; --no-loader writes it for a loader of your own") != std::string::npos);
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("a named backend that no loader of the release reads is refused unless
                         bool no_loader = false) {
     const Model m = model_of(family);
     check_loader(find_backend(backend, engine, "", &m, release), m,
-                 {.engine = engine, .release = release, .gpu = "", .phase = "", .no_loader = no_loader});
+                 {.engine = engine, .release = release, .gpu = "", .no_loader = no_loader});
   };
   CHECK_THROWS_WITH(check("deepgemm-mega", "vllm", "deepseek-v4", "0.33.0"),
                     Catch::Contains("no loader of vllm 0.33.0 reads deepgemm-mega (layout version ") &&
