@@ -113,7 +113,7 @@ std::string why_not_loaded(const Model& model) {
 }
 
 std::string serve_command(const Served& set, const std::string& out) {
-  if (!set.has_all_ranks || !heads_divide(set.model, set.tp_size) || !why_not_loaded(set.model).empty()) return {};
+  if (!heads_divide(set.model, set.tp_size) || !why_not_loaded(set.model).empty()) return {};
   const Backend& b = set.backend;
   std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
   if (set.sharded_state)

@@ -27,8 +27,7 @@ struct Served {
   std::string release;  // of the engine; empty: the newest
   int tp_size = 1;
   bool sharded_state = false;  // SGLang loads it without a loader
-  bool has_all_ranks = true;
-  bool is_first = true;  // of the output's sets; others are served on request
+  bool is_first = true;        // of the output's sets; others are served on request
   Load load = {};
 };
 

@@ -47,7 +47,6 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
       ->check(range(1, 1024))
       ->type_name("N")
       ->capture_default_str();
-  app->add_option("--rank", o.rank, "Write only rank R")->check(range(0, 1023))->type_name("R");
   app->add_flag("--no-loader", o.no_loader, "Accept a backend that no loader reads for this model and release");
 }
 
@@ -62,7 +61,6 @@ void add_choices(CLI::App* app, Conversion& c) {
       ->check(one_of({"packed", "sharded-state"}))
       ->type_name("packed|sharded-state")
       ->capture_default_str();
-  app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
   app->add_flag(
       "--allow-incomplete", o.allow_incomplete,
       "Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN or infinity in place of "
@@ -83,12 +81,9 @@ void add_output(CLI::App* app, ConvertOptions& o) {
                     "Replace an OUT that mxfp4-pack made; discard parts and an interrupted run of another conversion");
   auto* add = app->add_flag("--add", o.add, "Add this set to an OUT that was made from the same checkpoint");
   add->excludes(force);
-  static const std::map<std::string, Link> links = {
-      {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
-  app->add_option("--link", o.link, "Keep shards without experts under their names: as links, or as copies (none)")
-      ->transform(by_name(links))
-      ->excludes(add)
-      ->type_name("auto|hard|reflink|none");
+  app->add_flag("--link", o.link,
+                "Keep shards without experts under their names: as reflinks, else as hard links, else as copies")
+      ->excludes(add);
   app->add_flag_callback(
       "--no-sync", [&o] { o.sync = Sync::no; }, "Exit without waiting for the disk, if the pipeline syncs later");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS for sha256sum -c, which verify checks too");

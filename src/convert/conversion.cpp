@@ -109,7 +109,7 @@ void Conversion::open_files() {
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];
     if (others_files_[i]) continue;
-    is_linked_[i] = f.shard && out_.link(*options_.link, open_again(*f.shard), f.name);
+    is_linked_[i] = f.shard && out_.link(open_again(*f.shard), f.name);
     const auto file = files_.get(i);
     in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);
@@ -345,7 +345,7 @@ const uint8_t* Conversion::canonical_form(Worker& worker, const Pieces& pieces, 
   if (same && t.part != Part::scales) return source;
   uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
   for (const Piece& p : pieces.list) {
-    const ScaleReport report = to_canonical(t, p, options_.allow_nan_scales, source, canonical);
+    const ScaleReport report = to_canonical(t, p, source, canonical);
     if (t.part == Part::residual) continue;  // derived from scales that are checked elsewhere
     counts.zero_scales += report.zero;
     if (!scales_.check(pieces, p, report)) failed_ = true;

@@ -1,6 +1,7 @@
 #include "src/convert/convert.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/backends/alias.h"
 #include "src/backends/gpu.h"
@@ -51,10 +52,8 @@ void check_sync(const ConvertOptions& o) {
 }
 
 TensorParallel tensor_parallel(const ConvertOptions& o) {
-  TensorParallel tp{o.tp_size, {}};
-  if (o.rank >= o.tp_size) fail(ErrorKind::usage, "--rank {} is not below --tp-size {}", o.rank, o.tp_size);
-  for (int r = 0; r < o.tp_size; ++r)
-    if (o.rank < 0 || o.rank == r) tp.ranks.push_back(r);
+  TensorParallel tp{o.tp_size, std::vector<int>(size_t(o.tp_size))};
+  std::iota(tp.ranks.begin(), tp.ranks.end(), 0);
   return tp;
 }
 
@@ -68,7 +67,7 @@ struct Prepared {
 
 Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& backend, int set, Problems& problems) {
   return make_plan(in.checkpoint, in.model, backend,
-                   {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
+                   {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link}, problems);
 }
 
 const Backend& read_layout_of(const ConvertOptions& o) {
@@ -309,7 +308,6 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   check_kinds(*packed);
   check_gate_up(options, options.checkpoint, packed->manifest.options);
   options.model.gate_up = packed->manifest.options.gate_up;
-  options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
   const Input in{names, packed->model, *source, names, &packed->manifest, {}, target.place};
@@ -332,7 +330,6 @@ Json add_set(ConvertOptions options, const Target& target) {
   if (options.format == sharded_state_format || made.format == sharded_state_format)
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
   check_gate_up(options, options.out, made);
-  options.allow_nan_scales |= made.allow_nan_scales;
   options.allow_incomplete |= made.allow_incomplete;
   options.is_incomplete = made.allow_incomplete;
   const Checkpoint& names = out->manifest.source;

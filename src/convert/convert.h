@@ -27,9 +27,7 @@ struct ConvertOptions {
   int64_t gpu_bytes = -1;      // the GPU's memory; 0: no limit, -1: that of `gpu`
   ModelOptions model;
   int tp_size = 1;
-  int rank = -1;                  // of tp_size; -1: all
   std::string format = "packed";  // or "sharded-state"
-  bool allow_nan_scales = false;
   bool allow_incomplete = false;  // converts despite missing tensors or unintended contents
   bool is_incomplete = false;     // the headers show missing tensors
   bool skips_published = false;   // result of skips_published()
@@ -41,7 +39,7 @@ struct ConvertOptions {
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors
   PageCache page_cache = PageCache::automatic;  // whether written files stay in the page cache
-  std::optional<Link> link;                     // shards without experts are kept whole, as links of this kind
+  bool link = false;                            // shards without experts are kept whole, as links if possible
   std::optional<PartNumber> part;               // writes this part only
   bool merge = false;                           // merges all parts; if one is missing, does nothing
   bool verify = false;                          // merge: reads the parts' bytes again

@@ -21,7 +21,6 @@ bool is_own_source(const ConvertOptions& options, const Place& place) {
 ManifestOptions NewOutput::manifest_options(const Input& in) const {
   ManifestOptions m;
   m.gate_up = options_.model.gate_up;
-  m.allow_nan_scales = options_.allow_nan_scales;
   m.allow_incomplete = options_.is_incomplete;
   m.sha256sums = options_.sha256;
   m.published = in.known ? in.known->options.published : in.published;
@@ -39,25 +38,7 @@ NewOutput::NewOutput(const ConvertOptions& options, const Place* place) : option
   if (has_manifest(there)) replaced_ = read_listed_files(there);
 }
 
-/// Refuses to replace an OUT with other ranks of the same set, because these ranks would be lost. An unreadable OUT is
-/// replaced as a whole.
-void NewOutput::check_ranks(const Plan& plan) const try {
-  if (replaced_.empty() || plan.tp.complete()) return;
-  for (const ManifestSet& s : read_manifest(folder_of(options_, place_)).sets) {
-    if (s.engine != plan.backend->engine || s.backend != plan.backend->name || s.tp.size != plan.tp.size) continue;
-    for (const int rank : s.tp.ranks)
-      if (!std::count(plan.tp.ranks.begin(), plan.tp.ranks.end(), rank))
-        fail(ErrorKind::usage,
-             "{}: has {}, of which rank {} would be lost; add another rank with --add, or write all ranks without "
-             "--rank",
-             options_.out, describe(s), rank);
-  }
-} catch (const Error& e) {
-  if (e.kind != ErrorKind::input) throw;
-}
-
-void NewOutput::check(const Plan& plan) const {
-  check_ranks(plan);
+void NewOutput::check(const Plan&) const {
   if (replaced_.empty()) return;
   const Folder there = folder_of(options_, place_);
   const std::string edited = there ? edited_file(there, replaced_) : "";

@@ -51,16 +51,13 @@ class NewOutput final : public Destination {
   NewOutput(const ConvertOptions& options, const Place* place);
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
-  /// With --force, refuses an OUT with an edited small file, which would be lost. With --rank, refuses an OUT with
-  /// other ranks of the same set.
+  /// With --force, refuses an OUT with an edited small file, which would be lost.
   void check(const Plan&) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}
   const PackedCheckpoint* earlier() const override { return nullptr; }
 
  private:
-  void check_ranks(const Plan& plan) const;
-
   const ConvertOptions& options_;
   const Place* place_;
   std::vector<ListedFile> replaced_;

@@ -134,14 +134,12 @@ Json command_of(const ConvertOptions& o, const Plan& plan) {
           {"layout_file", is_file ? parse_json(plan.backend->layout_file, o.layout) : Json()},
           {"engine_version", o.engine_version},
           {"gate_up", o.model.gate_up},
-          {"allow_nan_scales", o.allow_nan_scales},
           {"allow_incomplete", o.allow_incomplete},
           {"follow_links", o.links == Links::follow},
           {"no_loader", o.no_loader},
           {"gpu_bytes", o.gpu_bytes},
           {"tp_size", o.tp_size},
-          {"rank", o.rank},
-          {"link", o.link ? int(*o.link) : -1},
+          {"link", o.link},
           {"sha256", o.sha256},
           {"add", o.add},
           {"force", o.force}};
@@ -157,14 +155,12 @@ ConvertOptions read_command(const Json& command) {
   if (!o.layout.empty()) o.layout_file = command.at("layout_file").dump();
   command.at("engine_version").get_to(o.engine_version);
   command.at("gate_up").get_to(o.model.gate_up);
-  command.at("allow_nan_scales").get_to(o.allow_nan_scales);
   command.at("allow_incomplete").get_to(o.allow_incomplete);
   o.links = command.at("follow_links").get<bool>() ? Links::follow : Links::offer;
   command.at("no_loader").get_to(o.no_loader);
   command.at("gpu_bytes").get_to(o.gpu_bytes);
   command.at("tp_size").get_to(o.tp_size);
-  command.at("rank").get_to(o.rank);
-  if (const int link = command.at("link"); link >= 0) o.link = Link(link);
+  command.at("link").get_to(o.link);
   command.at("sha256").get_to(o.sha256);
   command.at("add").get_to(o.add);
   command.at("force").get_to(o.force);

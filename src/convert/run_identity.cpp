@@ -19,10 +19,10 @@ namespace {
 /// A checksum of the plan and the options that affect its bytes.
 std::string given_to(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;
-  std::string given = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name,
-                                  b.engine, b.layout_version, checksum_of(b.layout_file), plan.engine_version,
-                                  options.model.gate_up, options.allow_nan_scales, options.is_incomplete, plan.tp.size,
-                                  options.link ? int(*options.link) : -1, options.sha256);
+  std::string given =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                  b.layout_version, checksum_of(b.layout_file), plan.engine_version, options.model.gate_up,
+                  options.is_incomplete, plan.tp.size, options.link, options.sha256);
   for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
   for (const Job& job : plan.jobs)
     if (const auto* pack = std::get_if<PackJob>(&job))

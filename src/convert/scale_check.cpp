@@ -15,14 +15,22 @@ bool ScaleCheck::check(const Pieces& pieces, const Piece& p, const ScaleReport& 
     complain(t, p, index, what);
     is_good = false;
   };
+  const auto mark_source = [&](uint8_t what) {  // jobs of a stacked tensor share its marks
+    std::atomic_ref(sums_.sources_of(pieces).marks_of(p)).fetch_or(what, std::memory_order_relaxed);
+  };
+  const bool is_lossy = plan_.backend->rewrite != nullptr;
+  if (r.nan && allow_nan_ && !is_lossy)
+    mark_source(mark::nan);
+  else if (r.nan)
+    refuse(r.first_nan, fmt::format("0xFF is NaN, which {} ({} such scales here)",
+                                    is_lossy ? "a lossy backend cannot keep" : "--allow-incomplete accepts", r.nan));
   if (r.bad) refuse(r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
   if (!r.zero_floats) return is_good;
   if (r.least_floats)
     refuse(r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
   else if (const int64_t at = reader_ ? first_nonzero_group(t, p) : -1; at >= 0)
     refuse(at, "scale 0.0 over codes that are not zero");
-  uint8_t& marks = sums_.sources_of(pieces).marks_of(p);
-  std::atomic_ref(marks).fetch_or(mark::float_zero, std::memory_order_relaxed);  // shared by jobs of a stacked tensor
+  mark_source(mark::float_zero);
   return is_good;
 }
 

@@ -20,11 +20,12 @@ class ScaleCheck {
  public:
   /// reader: of the checkpoint, to look up codes of scales that are 0.0. Null if the output's own conversion has done
   /// this. Bad scales are added to `problems`.
-  ScaleCheck(const Plan& plan, const ShardReader* reader, Checksums& sums, Problems& problems)
-      : plan_(plan), reader_(reader), sums_(sums), problems_(problems) {}
+  /// allow_nan: NaN is no bad scale, unless the backend is lossy: it computes with scales, so NaN would not stay NaN.
+  ScaleCheck(const Plan& plan, const ShardReader* reader, Checksums& sums, bool allow_nan, Problems& problems)
+      : plan_(plan), reader_(reader), sums_(sums), allow_nan_(allow_nan), problems_(problems) {}
 
-  /// Whether a piece of scales can be converted; `report` is that of to_canonical(). Marks F32 0.0 in the checksums.
-  /// Thread-safe.
+  /// Whether a piece of scales can be converted; `report` is that of to_canonical(). Marks F32 0.0 and NaN in the
+  /// checksums. Thread-safe.
   bool check(const Pieces& pieces, const Piece& p, const ScaleReport& report);
 
  private:
@@ -36,6 +37,7 @@ class ScaleCheck {
   const Plan& plan_;
   const ShardReader* const reader_;
   Checksums& sums_;
+  const bool allow_nan_;
   std::mutex mutex_;
   Problems& problems_;
 };

@@ -48,7 +48,6 @@ std::string difference_of_options(const Plan& plan, const ManifestSet& set, cons
   for (const std::string& other :
        {other_option("layout version", set.layout_version, plan.backend->layout_version),
         other_option("--gate-up", was.gate_up, is.gate_up),
-        other_option("--allow-nan-scales", yes_or_no(was.allow_nan_scales), yes_or_no(is.allow_nan_scales)),
         other_option("--allow-incomplete", yes_or_no(was.allow_incomplete), yes_or_no(is.allow_incomplete))})
     if (!other.empty()) return other;
   return {};

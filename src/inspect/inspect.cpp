@@ -72,7 +72,6 @@ Served served(const PackedCheckpoint& p, size_t i) {
           .release = p.manifest.sets[i].engine_version,
           .tp_size = plan.tp.size,
           .sharded_state = p.manifest.options.format == sharded_state_format,
-          .has_all_ranks = plan.tp.complete(),
           .is_first = i == 0,
           .load = {total(p.manifest.source).bytes, memory_of("")}};
 }

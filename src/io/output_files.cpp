@@ -63,17 +63,10 @@ void OutputDir::write_text(const std::string& name, std::string_view text) const
   mxfp4::write_text(create_text(name), text);
 }
 
-bool OutputDir::link(Link how, const Fd& file, const std::string& name) const {
-  if (how == Link::none) return false;
-  if (how != Link::hard) {
-    if (reflink(file, create_text(name))) return true;
-    if (how == Link::reflink) fail_errno(name, "cannot reflink", errno);
-  }
-  make_folders(name);
+bool OutputDir::link(const Fd& file, const std::string& name) const {
+  if (reflink(file, create_text(name))) return true;
   built().unlink(name);
-  const int error = built().link_file(file, name);
-  if (error != 0 && how == Link::hard) fail_errno(name, "cannot hard-link", error);
-  return error == 0;
+  return built().link_file(file, name) == 0;
 }
 
 int OutputDir::link_from(const Folder& from, const std::string& name) const {

@@ -21,12 +21,9 @@ std::string known_gpu(const char* gpu) {
   return name;
 }
 
-void take_ranks(const mxfp4_pack_conversion& c, ConvertOptions& o) {
-  o.tp_size = c.tp_size ? c.tp_size : 1;
-  if (o.tp_size < 1 || o.tp_size > 1024) fail(ErrorKind::usage, "tp_size is {}, not 1 to 1024", o.tp_size);
-  if (!c.one_rank) return;
-  if (c.rank < 0 || c.rank >= o.tp_size) fail(ErrorKind::usage, "rank is {}, not below tp_size {}", c.rank, o.tp_size);
-  o.rank = c.rank;
+int known_tp_size(int tp_size) {
+  if (tp_size < 0 || tp_size > 1024) fail(ErrorKind::usage, "tp_size is {}, not 1 to 1024", tp_size);
+  return tp_size ? tp_size : 1;
 }
 
 void take_flags(unsigned flags, ConvertOptions& o) {
@@ -53,7 +50,7 @@ ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   if (c.device) o.device.name = c.device;
   o.threads = known_threads(c.threads);
   o.page_cache = page_cache_of_environment();
-  take_ranks(c, o);
+  o.tp_size = known_tp_size(c.tp_size);
   take_flags(c.flags, o);
   return o;
 }

@@ -142,9 +142,7 @@ typedef struct mxfp4_pack_conversion {
   size_t size;
   const char *checkpoint, *out, *backend, *engine; /* required; engine: "vllm", or a release, "vllm==0.33.0" */
   const char *layout_version, *gpu, *device;
-  int tp_size;  /* 0: 1 */
-  int one_rank; /* 1: only `rank` of tp_size */
-  int rank;
+  int tp_size; /* 0: 1 */
   int threads; /* 0: one per core; here and below */
   unsigned flags;
 } mxfp4_pack_conversion;

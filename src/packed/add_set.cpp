@@ -17,12 +17,6 @@ namespace {
   fail(ErrorKind::input, "{}: not the source that {} was made from: {}", printable(source), printable(out.dir), why);
 }
 
-bool shares_a_rank(const TensorParallel& a, const TensorParallel& b) {
-  return a.size == b.size && std::any_of(a.ranks.begin(), a.ranks.end(), [&](int rank) {
-           return std::find(b.ranks.begin(), b.ranks.end(), rank) != b.ranks.end();
-         });
-}
-
 /// Whether the error means that the file system makes no hard links (to this file). All other errors are failures.
 bool is_refusal(int error) {
   return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK || error == EXDEV;
@@ -39,7 +33,7 @@ int set_number(const Manifest& m, const Backend& b, const TensorParallel& tp) {
 
 void refuse_second(const std::string& out, const Manifest& m, const Backend& b, const TensorParallel& tp) {
   for (const ManifestSet& s : m.sets)
-    if (s.engine == b.engine && s.backend == b.name && shares_a_rank(s.tp, tp))
+    if (s.engine == b.engine && s.backend == b.name && s.tp == tp)
       fail(ErrorKind::usage, "{}: {} exists already{}", out, describe(s),
            s.layout_version == b.layout_version
                ? ""

@@ -15,7 +15,7 @@ struct PackedCheckpoint;
 /// manifest has no such set.
 int set_number(const Manifest& m, const Backend& backend, const TensorParallel& tp);
 
-/// Throws Error{usage} if a set has the same engine, backend, tensor-parallel size and one of these ranks: loaders
+/// Throws Error{usage} if a set has the same engine, backend, and tensor-parallel size: loaders
 /// select sets by these keys.
 void refuse_second(const std::string& out, const Manifest& m, const Backend& backend, const TensorParallel& tp);
 

@@ -16,8 +16,6 @@ const Backend& backend_of(const ManifestSet& set, const Model& model) {
 std::string describe(const ManifestSet& s) {
   std::string out = printable(s.backend + " of " + s.engine);  // names in a layout file are arbitrary
   if (s.tp.size > 1) out += fmt::format(" at tp {}", s.tp.size);
-  if (!s.tp.complete())
-    out += fmt::format(", rank{} {}", s.tp.ranks.size() > 1 ? "s" : "", fmt::join(s.tp.ranks, ", "));
   return out;
 }
 

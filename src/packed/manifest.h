@@ -45,8 +45,7 @@ struct ListedFile {
 
 struct ManifestOptions {
   std::string gate_up;
-  bool allow_nan_scales = false;
-  bool allow_incomplete = false;  // the source lacks tensors that its config implies
+  bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents
   Json loss;                      // counts of a lossy backend, over all experts
   std::string format;             // sharded_state_format, or empty
   bool sha256sums = false;        // OUT has a SHA256SUMS

@@ -35,7 +35,6 @@ class Reader {
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
     if (source.has("gate_up")) m_.options.gate_up = source.at("gate_up").text();
-    m_.options.allow_nan_scales = source.has("allow_nan_scales");
     m_.options.allow_incomplete = source.has("allow_incomplete");
     json_.at("files").each([&](const Field& f) { read_file(f); });
     read_source(source);
@@ -128,7 +127,7 @@ class Reader {
       if (!tp.ranks.empty() && rank <= tp.ranks.back()) r.refuse("ranks are not in order; damaged?");
       tp.ranks.push_back(rank);
     });
-    if (tp.ranks.empty() || tp.ranks.back() >= tp.size)
+    if (int(tp.ranks.size()) != tp.size || tp.ranks.back() >= tp.size)
       f.at("ranks").refuse("ranks that do not fit moe_tp_size {}; damaged?", tp.size);
   }
 

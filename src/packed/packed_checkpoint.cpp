@@ -135,13 +135,9 @@ void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Pro
 
 const PackedSet& PackedCheckpoint::unpackable_set() const {
   for (const PackedSet& set : sets)
-    if (set.plan.tp.complete() && !set.plan.backend->rewrite) return set;
-  for (const PackedSet& set : sets)
-    if (set.plan.backend->rewrite)
-      fail(ErrorKind::input,
-           "{}: {} is lossy: the source's codes and scales are not in it; use the original checkpoint", printable(dir),
-           set.plan.backend->name);
-  fail(ErrorKind::input, "{}: no set holds all of its ranks; all are needed", printable(dir));
+    if (!set.plan.backend->rewrite) return set;
+  fail(ErrorKind::input, "{}: {} is lossy: the source's codes and scales are not in it; use the original checkpoint",
+       printable(dir), sets.front().plan.backend->name);
 }
 
 Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Problems& problems) {

@@ -26,7 +26,7 @@ struct PackedCheckpoint {
   std::vector<PackedSet> sets;
   std::vector<Tensor> copied;  // the place of plan.copied[i] of every set
 
-  /// The first set that holds all of its ranks and the source's values. If there is none, throws Error{input} with the
+  /// The first set that holds the source's values. If there is none, throws Error{input} with the
   /// reasons.
   const PackedSet& unpackable_set() const;
 };

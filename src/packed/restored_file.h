@@ -12,7 +12,7 @@ namespace mxfp4 {
 /// Maps the bytes of every shard to a set of an output.
 class RestoredFiles {
  public:
-  /// All arguments must outlive this object. `set` must hold all of its ranks and must not be lossy.
+  /// All arguments must outlive this object. `set` must not be lossy.
   RestoredFiles(const PackedCheckpoint& packed, const PackedSet& set, Source& source);
   ~RestoredFiles();
   RestoredFiles(const RestoredFiles&) = delete;

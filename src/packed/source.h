@@ -33,7 +33,6 @@ std::unique_ptr<Source> read_from(const Checkpoint& checkpoint);
 /// Reads a plan's tensors from other files with the same tensors, by name.
 std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint);
 
-/// `set` must hold all of its ranks.
 std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set);
 
 }  // namespace mxfp4

@@ -55,16 +55,16 @@ Width width_of(Part part, Dtype source, const Parameter& parameter) {
   return {1, 1};
 }
 
-ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
-                                uint8_t largest) {
+ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, uint8_t* to, uint8_t largest) {
   ScaleReport r;
   if (source == Dtype::F32) {
     r = floats_to_bytes(from, count, to);
   } else {
     r.zero = std::count(from, from + count, uint8_t(0));
-    if (!allow_nan && std::memchr(from, 0xFF, size_t(count)))
-      for (int64_t i = 0; i < count; ++i)
-        if (from[i] == 0xFF) note_bad(r, i, "0xFF is NaN");
+    if (const void* nan = std::memchr(from, 0xFF, size_t(count))) {
+      r.first_nan = static_cast<const uint8_t*>(nan) - from;
+      r.nan = std::count(from, from + count, uint8_t(0xFF));
+    }
     if (to != from) std::memcpy(to, from, size_t(count));
   }
   if (largest < 0xFF && !r.bad)

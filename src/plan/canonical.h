@@ -19,18 +19,18 @@ Width width_of(Part part, Dtype source, const Parameter& parameter);
 
 /// Counts of special scales, and the first bad scale.
 struct ScaleReport {
-  int64_t zero = 0;                               // bytes 0x00 (2^-127), zero F32 included
-  int64_t zero_floats = 0;                        // F32 0.0, which has no exponent
-  int64_t least_floats = 0;                       // F32 2^-127: it and 0.0 would become the same byte
-  int64_t bad = 0;                                // 0xFF, F32 that are no power of two
-  int64_t first_bad = -1, first_zero_float = -1;  // index of the element
-  std::string first;                              // the first bad value, in words
+  int64_t zero = 0;                                               // bytes 0x00 (2^-127), zero F32 included
+  int64_t zero_floats = 0;                                        // F32 0.0, which has no exponent
+  int64_t least_floats = 0;                                       // F32 2^-127: it and 0.0 would become the same byte
+  int64_t nan = 0;                                                // bytes 0xFF
+  int64_t bad = 0;                                                // that cannot be stored: F32 that are no power of two
+  int64_t first_nan = -1, first_bad = -1, first_zero_float = -1;  // index of the element
+  std::string first;                                              // the first bad value, in words
 };
 
 /// Checks `count` scales and writes their bytes to `to`, which may be `from` if both are one byte wide.
-/// allow_nan: 0xFF does not count as bad. largest: greater bytes are bad; it is a limit of the backend.
-ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
-                                uint8_t largest = 0xFF);
+/// largest: greater bytes are bad; it is a limit of the backend.
+ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, uint8_t* to, uint8_t largest = 0xFF);
 /// Replaces scale bytes of scales_to_canonical() by their values. A scale without a value is reported as bad.
 void bytes_to_values(const ScaleValues& values, uint8_t* bytes, int64_t count, ScaleReport& report);
 /// The inverse of scales_to_canonical(). zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.

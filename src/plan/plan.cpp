@@ -118,8 +118,7 @@ class Planner {
   }
 
   /// The size limit of a file: a sixteenth of the checkpoint, so that 16 threads can write to different files, but at
-  /// least 1 GB and at most 5 GB. It does not depend on the selected ranks, so that a rank's files are the same alone
-  /// and among all ranks.
+  /// least 1 GB and at most 5 GB.
   static int64_t file_limit(const Checkpoint& checkpoint) {
     int64_t all = 0;
     for (const Tensor& t : checkpoint.tensors) all += t.bytes;
@@ -265,11 +264,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::string TensorParallel::missing() const {
-  if (complete()) return {};
-  return fmt::format("; {} {} of {} alone", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), size);
-}
 
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];

@@ -18,13 +18,10 @@ inline constexpr int64_t page = 4096;
 /// Copied tensors are hashed and moved in pieces of this size.
 inline constexpr int64_t copy_piece_bytes = int64_t(16) << 20;
 
-/// Which tensor-parallel ranks a set holds: all of `size`, or one.
+/// The tensor-parallel ranks of a set: 0 to size - 1.
 struct TensorParallel {
   int size = 1;
   std::vector<int> ranks = {0};
-  bool complete() const { return int(ranks.size()) == size; }
-  /// "; rank 1 of 2 alone" if ranks are missing; else empty.
-  std::string missing() const;
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 

@@ -153,19 +153,18 @@ Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
 void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
                  bool sharded_state) {
   const Backend& b = *plan.backend;
-  note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({}){}", out, counted(plan.packed.size(), "packed tensor"),
-                   b.engine, b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "",
-                   human_bytes(plan.file_bytes), plan.set ? "beside " + counted(plan.set, "earlier set") : "in all",
-                   human_seconds(seconds), human_rate(plan.file_bytes, seconds), plan.tp.missing()));
+  note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({})", out, counted(plan.packed.size(), "packed tensor"), b.engine,
+                   b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
+                   plan.set ? "beside " + counted(plan.set, "earlier set") : "in all", human_seconds(seconds),
+                   human_rate(plan.file_bytes, seconds)));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
   const bool is_read = !sharded_state && has_loader(b, plan.model->family, plan.engine_version);
   const std::string settings = describe_who_sets(b, *plan.model, is_read), fits = describe_fits(b);
   const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
   if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; " + settings));
-  const std::string serve = serve_command({b, *plan.model, plan.engine_version, plan.tp.size, sharded_state,
-                                           plan.tp.complete(), plan.set == 0, load_of(plan)},
-                                          out);
+  const std::string serve = serve_command(
+      {b, *plan.model, plan.engine_version, plan.tp.size, sharded_state, plan.set == 0, load_of(plan)}, out);
   if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
   if (!serve.empty() && !sharded_state)
     note(fmt::format("this set is for tensor-parallel size {} only; convert --add --tp-size N adds one for N",

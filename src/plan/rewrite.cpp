@@ -56,7 +56,7 @@ int64_t groups_in(const Plan& plan) {
 std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read) {
   std::vector<uint8_t> source(size_t(pieces.source_bytes)), canonical(size_t(pieces.canonical_bytes));
   read(pieces, source.data());
-  for (const Piece& p : pieces.list) to_canonical(*pieces.tensor, p, true, source.data(), canonical.data());
+  for (const Piece& p : pieces.list) to_canonical(*pieces.tensor, p, source.data(), canonical.data());
   return canonical;
 }
 

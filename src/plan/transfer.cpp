@@ -44,14 +44,12 @@ void fetch_rows(const Matrix& m, int64_t first, int64_t last, const Pieces& piec
 
 }  // namespace
 
-ScaleReport to_canonical(const PackedTensor& t, const Piece& p, bool allow_nan, const uint8_t* source,
-                         uint8_t* canonical) {
+ScaleReport to_canonical(const PackedTensor& t, const Piece& p, const uint8_t* source, uint8_t* canonical) {
   const int64_t count = p.range.bytes / p.width.source;
   const uint8_t* from = source + p.source_at;
   uint8_t* to = canonical + p.canonical_at;
   if (t.part == Part::scales || t.part == Part::residual) {
-    ScaleReport r =
-        scales_to_canonical(p.range.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
+    ScaleReport r = scales_to_canonical(p.range.tensor->dtype, from, count, to, uint8_t(0xFF - t.parameter->add));
     if (t.parameter->values) bytes_to_values(*t.parameter->values, to, count, r);
     return r;
   }

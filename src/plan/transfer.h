@@ -15,8 +15,7 @@ struct Pieces;
 
 /// Converts one piece's elements to canonical bytes. Returns a report on scales; the report is empty for codes and
 /// bias.
-ScaleReport to_canonical(const PackedTensor& t, const Piece& p, bool allow_nan, const uint8_t* source,
-                         uint8_t* canonical);
+ScaleReport to_canonical(const PackedTensor& t, const Piece& p, const uint8_t* source, uint8_t* canonical);
 
 /// Packs experts from canonical bytes into slices of the tensor t at `packed`, one slice for each expert. sums: see
 /// Device::pack().

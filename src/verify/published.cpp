@@ -129,9 +129,10 @@ std::vector<std::string> lines_of(const PublishedReport& r) {
 void check_restorable(const PackedCheckpoint& packed) {
   for (size_t i = 0; i < packed.sets.size(); ++i) {
     const Plan& plan = packed.sets[i].plan;
-    if (plan.tp.complete() && !plan.backend->rewrite) continue;
-    fail(ErrorKind::input, "{}: {} does not hold the original files: {}; compare with --source instead", packed.dir,
-         describe(packed.manifest.sets[i]), plan.backend->rewrite ? "the backend is lossy" : "ranks are missing");
+    if (!plan.backend->rewrite) continue;
+    fail(ErrorKind::input,
+         "{}: {} does not hold the original files: the backend is lossy; compare with --source instead", packed.dir,
+         describe(packed.manifest.sets[i]));
   }
 }
 

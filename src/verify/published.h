@@ -23,7 +23,7 @@ Json to_json(const PublishedReport& report);
 /// Two or three lines.
 std::vector<std::string> lines_of(const PublishedReport& report);
 
-/// Throws Error{input} if OUT cannot restore its checkpoint's files: a set is lossy or lacks ranks, or the format is
+/// Throws Error{input} if OUT cannot restore its checkpoint's files: a set is lossy, or the format is
 /// version 1.
 void check_restorable(const PackedCheckpoint& packed);
 

@@ -16,11 +16,6 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
     fail(ErrorKind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
   }
-  if (!set.plan.tp.complete() && options.source.empty()) {
-    if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(ErrorKind::usage, "{}: {} of {} lacks ranks, so level bytes needs --source", options.out, backend.name,
-         backend.engine);
-  }
   if (options.level != Level::highest) return options.level;
   return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
 }

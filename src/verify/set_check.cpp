@@ -119,7 +119,7 @@ class SetCheck {
   void check_sums(size_t i) {
     const PackedTensor& t = plan_.packed[i];
     compare_checksum(set_.stored[i], sums_.packed[i].slices, set_.checksums[i]);
-    const bool hashed = level_ >= Level::bytes && !plan_.backend->rewrite && (source_ || plan_.tp.complete());
+    const bool hashed = level_ >= Level::bytes && !plan_.backend->rewrite;
     if (!hashed || t.rank != plan_.tp.ranks.front()) return;
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
@@ -165,7 +165,6 @@ class SetCheck {
     uint8_t* expected = compare ? worker.source.reserve(pieces.source_bytes) : nullptr;
     const FetchPiece fetch = compare ? fetch_expected(pieces, expected) : nullptr;
     uint8_t* canonical = restore ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
-    if (restore && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
     int64_t done = 0;
     for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
       const size_t i = job.target + r;
@@ -197,8 +196,7 @@ class SetCheck {
       source_.read({p.range.tensor, p.range.offset + first, end - first}, to + p.source_at + first);
     };
     const auto can_wait = [&](const Piece& p) { return p.range.bytes >= least_later && source_.is_cached(p.range); };
-    const bool later = plan_.tp.ranks.size() == 1 && plan_.tp.complete() &&
-                       std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
+    const bool later = plan_.tp.size == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
     if (later) return fetch;
     read_source(pieces, to);
     return {};
@@ -229,17 +227,8 @@ class SetCheck {
       lines_.emplace_back(manifest_name, describe(set) + line);
   }
 
-  /// Fills the rows of missing ranks from the source. Without a source it does nothing.
-  void fill_missing_ranks(Worker& worker, const PackedTensor& t, const Pieces& pieces, uint8_t* canonical) {
-    if (!source_) return;
-    uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    read_source(pieces, source);
-    for (const Piece& p : pieces.list) to_canonical(t, p, true, source, canonical);
-  }
-
   void check_source(Worker& worker, const PackJob& job, const PackedTensor& t, const Pieces& pieces,
                     const uint8_t* canonical) {
-    if (!source_ && !plan_.tp.complete()) return;
     uint8_t* restored = worker.other.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(pieces, sums_);
     for (const Piece& p : pieces.list) {

@@ -80,8 +80,7 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
   say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {}){}{}", name_of(options), toned(Tone::good, "right"),
                   name_of(v.level()), tensors, counted(p.copied.size(), "copied tensor"), human_bytes(bytes),
-                  human_seconds(v.seconds),
-                  sets.size() == 1 ? sets.front().tp.missing() + of_layout_file(sets.front()) : "", lacks));
+                  human_seconds(v.seconds), sets.size() == 1 ? of_layout_file(sets.front()) : "", lacks));
   if (v.published)
     for (const std::string& line : lines_of(*v.published)) say(fmt::format("{}: {}", name_of(options), line));
 }

@@ -54,7 +54,7 @@ struct KernelReport {
 /// Throws Error{usage} if OUT lacks a requested layer.
 void check_layers(const PackedCheckpoint& packed, const KernelOptions& options);
 
-/// Checks one of OUT's sets. If the set lacks ranks, the present ranks are compared. Reports a problem for each wrong
+/// Checks one of OUT's sets. Reports a problem for each wrong
 /// batch, and for each setting of OUT that differs from the source's.
 KernelReport verify_kernels(const PackedCheckpoint& packed, size_t set, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems);

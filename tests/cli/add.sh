@@ -23,7 +23,7 @@ expect 'a file of others that has a name of the new set' 2 '' 'packed/canary-3.s
   "$program" convert "$tiny" "$dir/with-others" --backend flashinfer-cutlass --engine vllm --add
 expect 'stays' 0 '^mine$' '' cat "$dir/with-others/packed/canary-3.safetensors"
 expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
-expect 'nothing is linked where nothing is copied' 2 '' 'excludes' add --backend marlin --engine sglang --link auto
+expect 'nothing is linked where nothing is copied' 2 '' 'excludes' add --backend marlin --engine sglang --link
 expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \
   add --backend deepgemm --engine sglang --format sharded-state
 expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \

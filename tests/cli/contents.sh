@@ -97,7 +97,7 @@ expect 'no word of them' 1 '' '' grep zeros err.txt
 expect 'a hole is allowed' 0 '' 'warning: .*has a hole of zeros$' on hole hole-out --allow-incomplete
 expect 'and the manifest has it' 0 '^ *"allow_incomplete": true,$' '' cat hole-out/mxfp4-pack.json
 expect 'a hole at two ranks' 2 '' 'has a hole of zeros$' on codes codes-tp2 --tp-size 2 -q
-expect 'a hole in a whole shard' 2 '' 'has a hole of zeros$' on hole hole-linked --link hard -q
+expect 'a hole in a whole shard' 2 '' 'has a hole of zeros$' on hole hole-linked --link -q
 expect 'holes in parts' 2 '' 'has a hole of zeros' bash -c '"$0" convert codes codes-parts --backend marlin --engine vllm -q --part 0/2 &&
   "$0" convert codes codes-parts --backend marlin --engine vllm -q --part 1/2' "$program"
 
@@ -116,7 +116,7 @@ expect 'nor written' 1 '' '' grep allow_incomplete mute/mxfp4-pack.json
 
 # other ways of a conversion
 expect 'at two ranks' 2 '' 'expert 1: holds only zeros$' on expert tp2 --tp-size 2 -q
-expect 'with whole shards' 2 '' 'model.norm.weight: holds only zeros$' on norm linked --link hard -q
+expect 'with whole shards' 2 '' 'model.norm.weight: holds only zeros$' on norm linked --link -q
 expect 'a part' 2 '' 'holds (only zeros|NaN)' bash -c '"$0" convert expert parts --backend marlin --engine vllm -q --part 0/2 &&
   "$0" convert expert parts --backend marlin --engine vllm -q --part 1/2' "$program"
 on nan resumed --threads 1 -q --allow-incomplete --part 0/2 && on nan resumed --threads 1 -q --allow-incomplete --part 1/2

@@ -87,7 +87,7 @@ fresh
 cp -r "$dir/model" "$shared/private" && cp -r "$dir/model" "$shared/public" && chown -R 65534 "$shared/public"
 (sleep 0.7 && exchange && sleep 1.5 && exchange) &
 prepare strace -f -qq -o "$dir/trace" -e trace=linkat -e inject=linkat:delay_enter=1500000:delay_exit=1500000:when=1 \
-  "$program" convert "$shared/private" "$out" "${marlin[@]}" --link hard
+  "$program" convert "$shared/private" "$out" "${marlin[@]}" --link
 wait
 expect 'a linked shard is the file that was read' 0 '' '' cmp "$shared/private/model-00002-of-00002.safetensors" "$out/model-00002-of-00002.safetensors"
 expect 'and is linked' 0 '' '' test "$shared/private/model-00002-of-00002.safetensors" -ef "$out/model-00002-of-00002.safetensors"

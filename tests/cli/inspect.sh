@@ -27,13 +27,8 @@ prepare rm "$dir"/cut/*.safetensors
 expect 'no shard at all' 2 '0 tensors, 0 B in 0 shards$' 'model-00000-of-00001.safetensors: missing; incomplete copy\?$' \
   "$program" inspect "$dir/cut"
 
-# a rank of two is served by nothing, nor is what no loader of the release reads
-"$program" convert "$tiny" "$dir/rank" --backend triton-hopper --engine vllm --tp-size 2 --rank 1 >"$dir/said" 2>&1
-expect 'a rank alone' 0 '; rank 1 of 2 alone$' '' grep 'packed tensors' "$dir/said"
-expect 'is not served' 1 '' '' grep 'serve it with' "$dir/said"
-expect 'verify of a rank' 0 ': right at level .*; rank 1 of 2 alone$' '' "$program" verify "$dir/rank" --source "$tiny"
+# What no loader of the release reads is served by nothing.
 shows_serve() { "$program" inspect "$1" | grep ' serve '; }
-expect 'inspect of a rank' 1 '' '' shows_serve "$dir/rank"
 synth ling "$dir/ling" --layers 2 --experts 8 --hidden 256 --intermediate 128 --vocab 64
 convert "$dir/ling" "$dir/early" --backend marlin --engine vllm==0.26.0 --no-loader
 expect 'a release without a loader' 1 '' '' shows_serve "$dir/early"

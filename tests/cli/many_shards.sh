@@ -27,7 +27,7 @@ for file in "$dir"/many/extra-0[05]*.safetensors; do
   cmp -s <(tail -c 64 "$file") <(tail -c 64 "$dir/again/${file##*/}") || break
 done
 expect 'every shard' 0 '' '' cmp <(tail -c 64 "$file") <(tail -c 64 "$dir/again/${file##*/}")
-expect 'convert with each shard kept' 0 '' 'check it with' "$program" convert "$dir/many" "$dir/linked" "${whole[@]}" --link none
+expect 'convert with each shard kept' 0 '' 'check it with' "$program" convert "$dir/many" "$dir/linked" "${whole[@]}" --link
 expect 'it is right' 0 'right' '' "$program" verify "$dir/linked" --source "$dir/many"
 expect 'a soft limit is raised' 0 '' 'check it with' \
   bash -c 'ulimit -Sn 8 && exec "$@"' - "$program" convert "$dir/many" "$dir/soft" "${whole[@]}"

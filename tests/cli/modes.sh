@@ -17,7 +17,7 @@ umask 002
 source_with 644
 prepare on public
 check 'a public source' public 644 755
-prepare on linked --link none --sha256
+prepare on linked --link --sha256
 check 'with shards kept and checksums' linked 644 755
 source_with 664
 prepare on shared

@@ -6,7 +6,7 @@
 many=$dir/many k=$dir/k parts=$dir/.k.mxfp4-pack.parts
 # of shards, two without experts: they are files of OUT, beside one of experts and one of the rest
 synth deepseek-v4-flash "$many" --tiny --layers 4
-kind=(--backend marlin --engine vllm --tp-size 2 --link none --sha256)
+kind=(--backend marlin --engine vllm --tp-size 2 --link --sha256)
 part() { "$program" convert "$many" "$k" "${kind[@]}" --part "$@"; }
 all_of() { for i in $(seq 0 $(($1 - 1))); do prepare part "$i/$1" -q; done; }
 merge() { "$program" merge "$k" "$@"; }
@@ -23,7 +23,7 @@ expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' '
 expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; discard the parts: mxfp4-pack clean .*/k --remove' part 0/4
 expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options \(--add and --force count\) or' part 0/3 --force
 expect 'other options' 2 '' 'was made with other options' \
-  "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
+  "$program" convert "$many" "$k" --backend marlin --engine vllm --link --part 0/3
 cp -r "$many" "$dir/again"
 expect 'another download of the model' 2 '' 'was made from another source' \
   "$program" convert "$dir/again" "$k" "${kind[@]}" --part 0/3
@@ -228,7 +228,7 @@ expect 'one that nobody writes any more' 0 '' '[0-9]+ of [0-9]+ steps are done a
 expect 'ends in the same bytes' 0 '' '' same
 clear
 prepare part 0/2 -q
-other=("${kind[@]}" --allow-nan-scales)
+other=(--backend marlin --engine vllm --tp-size 2 --link)
 expect 'parts of another command are refused' 2 '' 'part 0 of 2 was made with other options.* discard the parts: mxfp4-pack clean .*/k --remove' \
   "$program" convert "$many" "$k" "${other[@]}"
 expect 'and discarded with --force' 0 '' 'check it with' "$program" convert "$many" "$k" "${other[@]}" --force
@@ -289,7 +289,7 @@ expect 'and the other part' 0 '' 'beside 2 earlier sets' own --part 1/2 --merge
 expect 'as from the source' 0 '' '' diff -r "$dir/added" "$k"
 
 clear
-kind=(--backend marlin --engine vllm --link hard)
+kind=(--backend marlin --engine vllm --link)
 convert "$many" "$dir/linked" "${kind[@]}"
 all_of 2
 expect 'linked shards' 0 '' 'check it with' merge

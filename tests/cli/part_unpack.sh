@@ -4,7 +4,7 @@
 
 many=$dir/many
 synth deepseek-v4-flash "$many" --tiny --layers 4
-convert "$many" "$dir/single" --backend marlin --engine vllm --tp-size 2 --link none --sha256
+convert "$many" "$dir/single" --backend marlin --engine vllm --tp-size 2 --link --sha256
 
 # unpack by parts, of ranks and of several shards
 u=$dir/u uparts=$dir/.u.mxfp4-pack.parts

@@ -190,8 +190,6 @@ convert changed out-config --backend marlin --engine vllm
 expect 'another config.json' 1 '^config.json: restored, its SHA-256 is ' '' proof out-config
 expect 'a list that is none' 2 '' "config.json: " proof out ckpt/config.json
 expect 'verify --part' 2 '' '--published' "$program" verify out --published tree.json --part 0/2
-convert ckpt rank --backend marlin --engine vllm --tp-size 2 --rank 0
-expect 'a rank alone' 2 '' 'rank: marlin of vllm at tp 2, rank 0 does not hold the original files: ranks are missing' proof rank
 convert ckpt lossy --backend flashinfer-humming --engine sglang
 expect 'a lossy backend' 2 '' 'lossy: .* does not hold the original files: the backend is lossy' proof lossy
 finish

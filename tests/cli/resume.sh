@@ -43,9 +43,8 @@ others="k: an interrupted run with other options, or of another version, exists;
 prepare leave_new
 expect 'a part with other options is refused beside it' 2 '' 'an interrupted run with other options is there; finish that one' \
   on "$dir/k" --sha256 --part 0/2
-expect 'other options are refused' 2 '' "$others" on "$dir/k" --allow-nan-scales
-expect 'of which SHA256SUMS is one' 2 '' "$others" on "$dir/k" --sha256
-expect 'and --link is another' 2 '' "$others" on "$dir/k" --link none
+expect 'other options are refused' 2 '' "$others" on "$dir/k" --sha256
+expect 'and --link is another' 2 '' "$others" on "$dir/k" --link
 echo mine >"$many/NOTES.md"
 changed="k: an interrupted run of another source, or of this one before it changed, exists; $discard"
 expect 'a companion that came' 2 '' "$changed" on "$dir/k"

@@ -56,7 +56,7 @@ for name in rest-00001.safetensors packed/packed-00001.safetensors model-rank-0-
   mkdir -p "$(dirname "$dir/named/$name")"
   mv "$dir/named/model-00001-of-00001.safetensors" "$dir/named/$name"
   sed -i "s|model-00001-of-00001.safetensors|$name|" "$dir/named/model.safetensors.index.json"
-  convert "$dir/named" "$dir/n" --backend marlin --engine vllm --link auto
+  convert "$dir/named" "$dir/n" --backend marlin --engine vllm --link
   expect "a shard called $name: right" 0 '' '' "$program" verify "$dir/n" --source "$dir/named" -q
   expect 'unpacked' 0 '' '' "$program" unpack "$dir/n" "$dir/again" -q
   expect 'to the same files' 0 '' '' diff -r "$dir/named" "$dir/again"

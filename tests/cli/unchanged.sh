@@ -30,7 +30,7 @@ expect 'an entry that cannot be read is as good as none' 0 '' 'unchanged' again
 rm "$entry" && mkdir "$entry"
 expect 'nor one that is no file' 0 '' 'unchanged' again
 rmdir "$entry"
-expect 'another option' 2 '' "$(refused 'its --allow-nan-scales is no, and yes is asked for')" again --allow-nan-scales
+expect 'another option' 2 '' "$(refused 'its --gate-up is none, and interleaved is asked for')" again --gate-up interleaved
 expect 'another release that reads the same layout' 0 '' 't: unchanged$' \
   "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm==0.33.0
 expect 'another engine' 2 '' '--add adds this set' "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine sglang
@@ -59,18 +59,6 @@ expect 'nor does --force replace it' 2 '' 't: notes was not made by mxfp4-pack; 
 rm "$dir/t/notes"
 expect 'without it' 0 '' 'unchanged' again
 
-# one rank never takes the place of others without a word
-rank() { "$program" convert "$tiny" "$dir/r" --backend marlin --engine vllm --tp-size 2 -q "$@"; }
-expect 'two ranks' 0 '' '' rank
-cp -r "$dir/r" "$dir/both"
-expect 'one rank in their place' 2 '' 'r: has marlin of vllm at tp 2, of which rank 0 would be lost; add another rank with --add' rank --rank 1 --force
-expect 'they stay' 0 '' '' diff -r "$dir/both" "$dir/r"
-rm -r "$dir/r"
-expect 'a rank' 0 '' '' rank --rank 0
-expect 'another in its place' 2 '' 'of which rank 0 would be lost' rank --rank 1 --force
-expect 'the same again' 0 '' '' rank --rank 0 --force
-expect 'the other added' 0 '' '' rank --rank 1 --add
-expect 'both in its place' 0 '' '' rank --force
 for file in config.json model.safetensors.index.json generation_config.json; do
   [ -f "$dir/t/$file" ] || continue
   convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --force

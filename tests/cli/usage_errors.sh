@@ -28,8 +28,6 @@ expect 'usage error as JSON' 2 '^\{"error":\{"kind":"usage","lines":\[".*--engin
   "$program" convert "$tiny" "$dir/o" --backend marlin --json
 expect 'missing checkpoint' 2 '' 'nowhere: no such directory; a checkpoint directory was expected, or .* \(OWNER/NAME\)' "$program" inspect "$dir/nowhere"
 expect 'missing checkpoint as JSON' 2 '"kind":"io"' '' "$program" inspect "$dir/nowhere" --json
-expect 'a rank that is not there' 2 '' 'error: --rank 2 is not below --tp-size 2' \
-  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --rank 2
 expect 'an empty name' 2 '' 'error: argument 2 is empty, a value was expected; is a variable of the shell not set' "$program" verify ''
 expect 'an empty value' 2 '' 'error: argument 3 \(--source=\) is empty' "$program" verify "$tiny" --source=
 expect 'a release that is not there' 2 '' 'error: --engine vllm==: no release after ==; vllm==.* for example' \

@@ -36,17 +36,12 @@ for tolerance in nan inf 1e400 0 x; do
   expect "no tolerance: $tolerance" 2 '' "error: --tolerance: $tolerance is not a finite number above 0" from_source --tolerance $tolerance
 done
 expect 'verify without the source' 0 'right at level bytes' '' verify
-"$program" convert "$tiny" "$dir/half" --backend marlin --engine vllm --tp-size 2 --rank 1 -q
-expect 'one rank without the source' 0 'right at level files' '' "$program" verify "$dir/half"
-expect 'one rank with the source' 0 'right at level bytes' '' \
-  "$program" verify "$dir/half" --source "$tiny" --level bytes
-expect 'level bytes of one rank needs the source' 2 '' 'marlin of vllm lacks ranks, so level bytes needs --source' \
-  "$program" verify "$dir/half" --level bytes
+"$program" convert "$tiny" "$dir/half" --backend marlin --engine vllm --tp-size 2 -q
 expect 'verify, quiet' 0 '' '' verify -q
 odd=$dir/$(printf 'o\033[31m')
-prepare cp -r "$dir/o" "$odd"
+prepare cp -r "$dir/half" "$odd"
 expect 'a name with an escape' 0 '/o.x1b\[31m: right' '' "$program" verify "$odd"
-expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm$' '' "$program" diff "$odd" "$dir/half"
+expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm at tp 2$' '' "$program" diff "$odd" "$dir/o"
 expect 'verify against another source' 2 '' 'error: .*deepseek-v4: not the model that .*/o was made from: 60 of its 60 tensors are missing here or have another shape, .* first$' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Kills convert --part and merge at random moments. usage: parts.sh MXFP4-PACK CKPT COUNT [WORK-DIR]
-# CKPT is converted as 3 parts with --link none. Each kill is of a random part's run or of a merge, and sometimes two runs go at once.
+# CKPT is converted as 3 parts with --link. Each kill is of a random part's run or of a merge, and sometimes two runs go at once.
 # OUT must be absent or whole at every moment; in the end the parts that merge calls missing are written, and a merge,
 # or now and then a single convert, gives the bytes of an undisturbed run and leaves nothing beside it.
 . "$(dirname "$0")/lib.sh"
-options+=(--link none)
+options+=(--link)
 run_undisturbed
 
 # start: a part's run, or a merge, in the background

@@ -5,7 +5,7 @@
 # must end in the bytes of an undisturbed run.
 . "$(dirname "$0")/lib.sh"
 form=$4 what=${4#unpack-} step=${5:-1}
-options=(--backend marlin --engine vllm --link none --threads 1)
+options=(--backend marlin --engine vllm --link --threads 1)
 convert() { "$program" convert "$dir/in" "$@" "${options[@]}"; }
 if [ "$what" = "$form" ]; then
   part() { convert "$dir/out" --part "$1/2"; }

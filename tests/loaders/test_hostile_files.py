@@ -265,7 +265,7 @@ class Types(Output):
                 (lambda m, s, t: m.update(sets=[7]), file + "sets[0]: 7, an object was expected"),
                 (lambda m, s, t: m.pop("files"), file + "files: missing"),
                 (lambda m, s, t: m["source"].pop("model_type"), file + "source.model_type: missing"),
-                (lambda m, s, t: m["source"].update(allow_nan_scales=1), file + "source.allow_nan_scales: 1, true or false was"),
+                (lambda m, s, t: m["source"].update(allow_incomplete=1), file + "source.allow_incomplete: 1, true or false was"),
                 (lambda m, s, t: m.update(needs="x"), file + "needs: 'x', a list was expected"),
                 (lambda m, s, t: s.pop("table"), file + "sets[0].table: missing"),
                 (lambda m, s, t: s.update(table="packed/x"), file + "packed/x is not listed"),

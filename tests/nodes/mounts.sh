@@ -9,7 +9,7 @@ count=5
 place=$dir/shared
 prepare mkdir "$place"
 read -ra model <<<"${SYNTH:-deepseek-v4-flash --tiny --layers 4}"
-options=(--backend marlin --engine vllm --link none)
+options=(--backend marlin --engine vllm --link)
 
 # become NODE COMMAND...: in the shared folder; the process is COMMAND's
 become() {

@@ -34,7 +34,7 @@ LISTED = {"name": NAME, "kind": NAME, "bytes": Whole(), "xxh3_128?": NAME, "head
 COPIED = {"name": NAME, "copy": NAME, "dtype": NAME, "shape": HEADER_SHAPE}  # of the source's table
 # A set that this package does not serve may have other fields.
 ANY_SET = {"engine": NAME, "backend": NAME, "needs?": NEEDS}
-SOURCE = {"model_type": NAME, "allow_nan_scales?": Flag(), "allow_incomplete?": Flag()}
+SOURCE = {"model_type": NAME, "allow_incomplete?": Flag()}
 MANIFEST = {"needs?": NEEDS, "xxh3_128": NAME, "format?": NAME, "source": SOURCE,
             "files": List(LISTED), "sets": List(ANY_SET, 1)}
 

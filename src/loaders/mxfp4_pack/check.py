@@ -200,8 +200,6 @@ def missing_for_kernel(set_):
     engine = set_["engine"]
     if engine not in KERNELS or not is_served(set_):
         return f"this check has no kernel for {set_['backend']} of {engine}"
-    if len(set_["ranks"]) != set_["moe_tp_size"]:
-        return "ranks are missing, and only all of them add up to the layer"
     if engine not in sys.modules and importlib.util.find_spec(engine) is None:
         return f"{engine} is not installed"
     return None if gpu() else "there is no GPU"

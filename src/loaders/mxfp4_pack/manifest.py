@@ -57,7 +57,6 @@ def read_manifest(directory: str) -> dict[str, Any]:
     for number, set_ in enumerate(fields["sets"]):
         set_["number"] = number
         set_["files"] = fields["files"]
-        set_["allow_nan_scales"] = fields["source"].get("allow_nan_scales", False)
         set_["allow_incomplete"] = fields["source"].get("allow_incomplete", False)
     return fields
 

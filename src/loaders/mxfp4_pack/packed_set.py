@@ -58,7 +58,7 @@ class PackedSet:
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))
     sizes = property(lambda self: (self.fields["model"]["hidden"], self.fields["model"]["intermediate"]))
-    allows_nan_scales = property(lambda self: self.fields["allow_nan_scales"])
+    allows_nan_scales = property(lambda self: self.fields["allow_incomplete"])
     activation = property(lambda self: self.fields["model"]["activation"]["name"])
     swiglu_limit = property(lambda self: self.fields["model"]["activation"]["limit"])
 

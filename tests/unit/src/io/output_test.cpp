@@ -100,7 +100,7 @@ TEST_CASE("a source whose shard has the name of a file of ours is not written th
   write_text(dir / "in/model.safetensors.index.json", index);
   const auto before = contents_of(dir / "in");
   ConvertOptions o = conversion(dir / "in", dir / "out", "vllm");
-  o.link = Link::hard;
+  o.link = true;
   o.sha256 = true;
   convert(o);
   CHECK(contents_of(dir / "in") == before);

@@ -1,5 +1,6 @@
 // Checkpoints with wrong tensors, config or data: convert reports every error and writes nothing.
 #include "src/models/model.h"
+#include "src/packed/manifest.h"
 #include "tests/support/try_checkpoint.h"
 
 using namespace mxfp4;
@@ -311,7 +312,7 @@ TEST_CASE("a tensor that has the name of a packed one") {
         Lines{shard + experts + ".w13_weight: not known among MXFP4 experts (1 such in " + experts + ")"});
 }
 
-TEST_CASE("scales 0xFF are refused, all tensors named, and taken with --allow-nan-scales") {
+TEST_CASE("scales 0xFF are refused, all tensors named, and taken with --allow-incomplete") {
   const TempDir dir;
   MadeCheckpoint c = make_gpt_oss();
   c.at(down + "scales").data[64 * 3 + 4] = '\xFF';
@@ -319,10 +320,20 @@ TEST_CASE("scales 0xFF are refused, all tensors named, and taken with --allow-na
   c.at(gate_up + "scales").data[5] = '\xFF';
   c.write(dir / "ckpt");
   ConvertOptions o = marlin(dir);
-  CHECK(said_to(dir, o) == Lines{shard + gate_up + "scales: expert 0, row 2, group 1: 0xFF is NaN (1 such scales here)",
-                                 shard + down + "scales: expert 1, row 1, group 1: 0xFF is NaN (2 such scales here)"});
-  o.allow_nan_scales = true;
+  CHECK(
+      said_to(dir, o) ==
+      Lines{
+          shard + gate_up +
+              "scales: expert 0, row 2, group 1: 0xFF is NaN, which --allow-incomplete accepts (1 such scales here)",
+          shard + down +
+              "scales: expert 1, row 1, group 1: 0xFF is NaN, which --allow-incomplete accepts (2 such scales here)"});
+  o.allow_incomplete = true;
   CHECK(warned_of(dir, o).empty());
+  CHECK(read_manifest_file(o.out + "/mxfp4-pack.json").options.allow_incomplete);
+  o.out = dir / "lossy", o.backend = "flashinfer-humming", o.engine = "sglang";
+  CHECK(said_to(dir, o).at(0) ==
+        shard + gate_up +
+            "scales: expert 0, row 2, group 1: 0xFF is NaN, which a lossy backend cannot keep (1 such scales here)");
 }
 
 TEST_CASE("F32 scales that are no power of two") {

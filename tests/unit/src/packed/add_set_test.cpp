@@ -14,9 +14,9 @@ using namespace mxfp4;
 namespace {
 
 ConvertOptions adding(const std::string& from, const std::string& to, const std::string& engine,
-                      const std::string& backend = "marlin", int tp = 1, int rank = -1) {
+                      const std::string& backend = "marlin", int tp = 1) {
   ConvertOptions o = conversion(from, to, engine, backend);
-  o.add = true, o.tp_size = tp, o.rank = rank;
+  o.add = true, o.tp_size = tp;
   return o;
 }
 
@@ -120,16 +120,10 @@ TEST_CASE("what is not whole or is lossy is left out where a set is unpacked") {
   const Golden golden("layer_deepseek.safetensors");
   const LayerCheckpoint layer(golden, dir / "in");
   convert(conversion(dir / "in", dir / "out", "vllm", "flashinfer-humming"));
-  ConvertOptions one = adding(dir / "in", dir / "out", "vllm", "marlin", 2, 1);
-  convert(one);
   CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "no"), Catch::Contains("lossy"));
   convert(adding(dir / "in", dir / "out", "sglang"));
   run_unpack(dir / "out", dir / "again");
   CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
-  CHECK(is_right(dir / "out", dir / "in"));
-  one.rank = 0;  // the other rank becomes another set
-  convert(one);
-  CHECK(manifest_of(dir / "out")["sets"].size() == 4);
   CHECK(is_right(dir / "out", dir / "in"));
 }
 
@@ -149,14 +143,13 @@ TEST_CASE("a set that is there is left as it is, and one that loaders could not 
   const TempDir dir;
   const std::string out = dir / "out";
   convert(conversion(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass"));
-  convert(adding(tiny_gpt_oss, out, "vllm", "marlin", 2, 0));
+  convert(adding(tiny_gpt_oss, out, "vllm", "marlin", 2));
   CHECK(convert(adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass"))["unchanged"] == true);
   ConvertOptions other = adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass");
   other.layout_version = "v1";
   CHECK(refusal(other).find("exists already in layout version v2; loaders cannot distinguish them") !=
         std::string::npos);
-  CHECK(refusal(adding(tiny_gpt_oss, out, "vllm", "marlin", 2)).find("marlin of vllm at tp 2, rank 0 exists already") !=
-        std::string::npos);
+  CHECK(convert(adding(tiny_gpt_oss, out, "vllm", "marlin", 2))["unchanged"] == true);
   other = adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass");
   other.dry_run = true;
   CHECK(refusal(other).find("exists already") != std::string::npos);

@@ -10,31 +10,9 @@ using namespace mxfp4;
 
 namespace {
 
-ConvertOptions split(ConvertOptions o, int size, int rank = -1) {
-  o.tp_size = size, o.rank = rank;
+ConvertOptions split(ConvertOptions o, int size) {
+  o.tp_size = size;
   return o;
-}
-
-/// A published checkpoint in its real size: headers without files.
-Checkpoint headers_of(const char* model) {
-  const SynthCheckpoint made = describe_checkpoint(model, {});
-  Checkpoint c;
-  c.config = made.config;
-  for (const std::string& name : made.shards) c.shards.push_back({name, name, {}});
-  c.tensors.assign(made.tensors.begin(), made.tensors.end());
-  std::sort(c.tensors.begin(), c.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
-  return c;
-}
-
-/// Name and header of every planned file.
-std::map<std::string, std::string> planned(const Checkpoint& c, const TensorParallel& tp) {
-  Problems problems;
-  const Model model = recognise(c, {}, problems);
-  const Plan plan = make_plan(c, model, find_backend("marlin", "vllm", ""), {.tp = tp}, problems);
-  problems.throw_if_any();
-  std::map<std::string, std::string> files;
-  for (const OutFile& f : plan.files) files[f.name] = f.header;
-  return files;
 }
 
 }  // namespace
@@ -75,30 +53,6 @@ TEST_CASE("ranks join again to the checkpoint's tensors") {
     convert(split(conversion(tiny + name, dir / "out", "sglang"), 2));
     run_unpack(dir / "out", dir / "again");
     CHECK(contents_of(dir / "again") == contents_of(tiny + name));
-  }
-}
-
-TEST_CASE("one rank alone is the same as among all, and verifies against the source") {
-  const TempDir dir;
-  convert(split(conversion(tiny_gpt_oss, dir / "all", "vllm"), 2));
-  convert(split(conversion(tiny_gpt_oss, dir / "one", "vllm"), 2, 1));
-  const auto all = contents_of(dir / "all"), one = contents_of(dir / "one");
-  CHECK(one.at("packed/tp2-rank1-00001.safetensors") == all.at("packed/tp2-rank1-00001.safetensors"));
-  CHECK(one.count("packed/tp2-rank0-00001.safetensors") == 0);
-  CHECK(is_right(dir / "one", tiny_gpt_oss));
-  CHECK(is_right(dir / "one", {}, Level::highest));
-  CHECK_THROWS_WITH(is_right(dir / "one", {}, Level::bytes), Catch::Contains("level bytes needs --source"));
-  CHECK_THROWS_WITH(run_unpack(dir / "one", dir / "again"), Catch::Contains("no set holds all of its ranks"));
-}
-
-TEST_CASE("a large rank's files are the same alone and among all") {
-  const Checkpoint c = headers_of("gpt-oss-120b");
-  const auto all = planned(c, {2, {0, 1}}), one = planned(c, {2, {1}});
-  CHECK(one.size() > 10);
-  CHECK(one.size() < all.size());
-  for (const auto& [name, header] : one) {
-    CAPTURE(name);
-    CHECK((all.count(name) && all.at(name) == header));
   }
 }
 
