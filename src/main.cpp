@@ -95,6 +95,15 @@ std::string parts(bool json) {
                 0);
 }
 
+/// Prints the lists of options for mxfp4-pack(1): man/options.py puts them into the page.
+void add_manual_lists(CLI::App& app) {
+  const auto print = [&app] {
+    write_output(manual_lists(app));
+    throw CLI::Success();
+  };
+  app.add_flag_callback("--manual-lists", print)->group("");
+}
+
 void describe(CLI::App& app, bool json) {
   app.description(
       "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an inference "
@@ -128,6 +137,7 @@ int carry_out(std::vector<std::string> words, bool json) {
     end_with_parent();
     describe(app, json);
     for (Add* add : commands) add(app, common, run);
+    add_manual_lists(app);
     check_arguments(words);
     move_help(words);
     forget_variables_of_others(app, words.empty() ? "" : words.front());

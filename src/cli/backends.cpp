@@ -17,14 +17,24 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
       known_architectures());
   app->footer("mxfp4-pack backends --engine vllm --gpu h100\nmxfp4-pack backends --model gpt-oss-20b/");
   app->option_defaults()->group("Filters");
-  app->add_option("--engine", o.engine, "List only this engine, or a release such as vllm==0.33.0")
-      ->check(engine_name())
-      ->type_name(engine_list("|"));
-  app->add_option("--gpu", o.gpu, "List only backends that run on this GPU: h100, sm90, gfx950, cpu, ..")
-      ->transform(architecture())
-      ->type_name("GPU");
-  app->add_option("--model", o.checkpoint, "List only backends that can hold the experts of this checkpoint")
-      ->type_name("CKPT");
+  add(app,
+      {.name = "--engine",
+       .value = engine_list("|"),
+       .help = "List only this engine, or a release such as vllm==0.33.0",
+       .manual = R"(List only this engine, or a release such as
+.Cm vllm==0.33.0 .)"},
+      o.engine)
+      ->check(engine_name());
+  add(app,
+      {.name = "--gpu",
+       .value = "GPU",
+       .help = "List only backends that run on this GPU: h100, sm90, gfx950, cpu, ..",
+       .manual = "List only backends that run on this GPU."},
+      o.gpu)
+      ->transform(architecture());
+  add(app,
+      {.name = "--model", .value = "CKPT", .help = "List only backends that can hold the experts of this checkpoint"},
+      o.checkpoint);
   add_common(app, common);
   app->callback([&] {
     run = [&] {

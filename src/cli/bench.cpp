@@ -13,18 +13,29 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
       "Measure how fast this machine hashes and packs\n\nMeasures in memory and writes nothing. Takes a few seconds; "
       "with -v, which measures every layout, a minute.");
   app->footer("mxfp4-pack bench\nmxfp4-pack bench --backend triton-hopper -v");
-  app->add_option("--backend", o.backend, "Pack for this backend")
-      ->type_name("NAME")
-      ->envname("MXFP4_PACK_BACKEND")
+  add(app,
+      {.name = "--backend",
+       .value = "NAME",
+       .help = "Pack for this backend",
+       .manual = "Pack for this backend [marlin].",
+       .variable = "MXFP4_PACK_BACKEND"},
+      o.backend)
       ->capture_default_str();
-  app->add_option("--engine", o.engine, "Engine of the backend")
+  add(app,
+      {.name = "--engine",
+       .value = engine_list("|"),
+       .help = "Engine of the backend",
+       .manual = "Pack for this engine [vllm].",
+       .variable = "MXFP4_PACK_ENGINE"},
+      o.engine)
       ->check(engine_name())
-      ->type_name(engine_list("|"))
-      ->envname("MXFP4_PACK_ENGINE")
       ->capture_default_str();
-  app->add_option("--repeats", o.repeats, "Print the median of N measurements")
+  add(app,
+      {.name = "--repeats", .value = "N", .help = "Print the median of N measurements", .manual = R"(Print the median of
+.Ar N
+measurements [3].)"},
+      o.repeats)
       ->check(range(1, 1000))
-      ->type_name("N")
       ->capture_default_str();
   add_threads(app, o.threads);
   add_common(app, common);

@@ -153,7 +153,14 @@ void add_clean(CLI::App& root, Common& common, Run& run) {
       "whether a run may be using them.");
   app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/gpt-oss-20b-marlin --remove");
   app->add_option("PATH", o.path, "An OUT, or a folder in which outputs are made")->required()->type_name("");
-  app->add_flag("--remove", o.remove, "Remove the leftovers, except those that a run may be using");
+  add(app,
+      {.name = "--remove",
+       .help = "Remove the leftovers, except those that a run may be using",
+       .manual = R"(Remove the leftovers, except those that a run may be using, and restore an old output that
+.Fl -force
+had renamed.
+Links, files of others and complete outputs without a journal stay.)"},
+      o.remove);
   add_common(app, common);
   app->callback([&] { run = [&] { return clean(o, common.json); }; });
 }

@@ -77,12 +77,28 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
     for (CLI::Option* option : {needed.checkpoint, needed.out, needed.backend, needed.engine}) option->required(false);
   };
   static PartOptions part;
-  add_part(app, part, "OUT", {"--dry-run", "--published"});
+  add_part(app, part, {"--dry-run", "--published"});
   app->option_defaults()->group("Many conversions");
-  auto* list = app->add_option_function<std::string>(
-      "--filelist", take_list,
-      "Convert each line of FILE, or of stdin for -: CKPT OUT and options; # begins a comment");
-  list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
+  auto* list = add_call<std::string>(
+      app,
+      {.name = "--filelist",
+       .value = "FILE",
+       .help = "Convert each line of FILE, or of stdin for -: CKPT OUT and options; # begins a comment",
+       .manual = R"(Convert each line of
+.Ar FILE ,
+or of standard input for
+.Ql - .
+A line has
+.Ar CKPT OUT
+and options; those of the command line apply to every line.
+Quotes enclose names with spaces, and
+.Ql #
+begins a comment.
+A failed conversion does not stop the others.
+The exit status is the highest of all.
+A list without conversions is an error.)"},
+      take_list);
+  list->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
   add_common(app, common);
   app->callback([&] {
     run = [&] {

@@ -4,89 +4,270 @@
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/cli/checkpoint_path.h"
-#include "src/cli/published_option.h"
 
 namespace mxfp4::cli {
 
 namespace {
 
 void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
-  app->option_defaults()->group("What to write");
-  needed.backend = app->add_option("--backend", o.backend,
-                                   "Pack for this backend: auto (the engine's choice, if a loader reads it), "
-                                   "a name that 'mxfp4-pack backends' lists, or the engine's own name");
-  needed.backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
-  needed.engine =
-      app->add_option("--engine", o.engine, "Pack for this engine, or for a release: vllm==0.33.0, or vllm==installed");
-  needed.engine->required()->check(engine_name())->type_name(engine_list("|"))->envname("MXFP4_PACK_ENGINE");
-  const auto take_layout = [&o, needed](const std::string& path) {
+  needed.backend = add(app,
+                       {.name = "--backend",
+                        .value = "NAME",
+                        .help = "Pack for this backend: auto (the engine's choice, if a loader reads it), a name that "
+                                "'mxfp4-pack backends' lists, or the engine's own name",
+                        .manual = R"(Pack for this backend;
+.Cm backends
+lists the names.
+The engine's own name is accepted.
+If it means several backends,
+.Fl -gpu
+and then the engine's preference decide.
+.Pp
+.Cm auto
+takes the backend that the engine chooses for the model on
+.Fl -gpu .
+If that one is lossy or cannot be written,
+.Cm auto
+says so and takes the next in the engine's order.
+Name a lossy backend to choose it.
+If no loader reads it,
+.Cm auto
+takes the first backend on that GPU with a loader.
+.Pp
+.Cm flashinfer-humming
+and
+.Cm humming-w4a8
+are lossy: they round codes whose scale is far below their expert's largest.
+.Cm convert
+prints and records the changes.
+A lossy set cannot be unpacked.)",
+                        .variable = "MXFP4_PACK_BACKEND"},
+                       o.backend)
+                       ->required();
+  needed.engine = add(app,
+                      {.name = "--engine",
+                       .value = engine_list("|"),
+                       .help = "Pack for this engine, or a release: vllm==0.33.0, or vllm==installed",
+                       .manual = R"(Pack for this engine, in its newest known release.
+.Cm vllm==0.33.0
+is another release, and
+.Cm vllm==installed
+the one in the
+.Cm python3
+of
+.Ev VIRTUAL_ENV ,
+or else of
+.Ev PATH .)",
+                       .variable = "MXFP4_PACK_ENGINE"},
+                      o.engine)
+                      ->required()
+                      ->check(engine_name());
+}
+
+void add_layout_file(CLI::App* app, ConvertOptions& o, const NeededOptions& needed) {
+  const auto take = [&o, needed](const std::string& path) {
     o.layout = path;
     for (CLI::Option* other : {needed.backend, needed.engine}) {
       other->required(false);
       other->envname("");  // the environment's value is for conversions without a layout file
     }
   };
-  app->add_option_function<std::string>("--layout", take_layout,
-                                        "Pack as a layout file describes, instead of --backend and --engine")
-      ->type_name("FILE")
+  add_call<std::string>(app,
+                        {.name = "--layout",
+                         .value = "FILE",
+                         .help = "Pack as a layout file describes, instead of --backend and --engine",
+                         .manual = R"(Pack as a layout file describes, instead of
+.Fl -backend
+and
+.Fl -engine ;
+see
+.Xr mxfp4-pack-layout 5 .)"},
+                        take)
       ->trigger_on_parse()
       ->excludes(needed.backend)
       ->excludes(needed.engine);
+}
+
+void add_gpu(CLI::App* app, ConvertOptions& o) {
   const auto keep_memory = [&o](const std::string& name) {
     o.gpu_bytes = memory_of(name);
     return std::string();
   };
-  app->add_option("--gpu", o.gpu,
-                  "Refuse a backend that does not run on this GPU: h100, sm75 to sm121, gfx942, cpu, ..; default with "
-                  "--backend auto: this machine's")
+  add(app,
+      {.name = "--gpu",
+       .value = "GPU",
+       .help = "Refuse a backend that does not run on this GPU: h100, sm75 to sm121, gfx942, cpu, ..; default with "
+               "--backend auto: this machine's",
+       .manual = R"(Refuse a backend that does not run on this GPU.
+[With
+.Fl -backend Cm auto :
+this machine's GPU.]
+.Ar GPU
+is an architecture or a name of its line:
+.Bd -unfilled -offset indent -compact
+.Cm sm75 t4
+.Cm sm80 a30 a100
+.Cm sm86 a10 a40 a6000 rtx3090
+.Cm sm87 orin
+.Cm sm89 l4 l40 l40s rtx4090
+.Cm sm90 h20 h100 h200 gh200
+.Cm sm100 b100 b200 gb200
+.Cm sm103 b300 gb300
+.Cm sm107 rubin
+.Cm sm120 rtx5090
+.Cm sm121 gb10
+.Cm gfx942 mi300x mi300a mi325x
+.Cm gfx950 mi350x mi355x
+.Cm cpu
+.Ed)"},
+      o.gpu)
       ->transform(architecture())
-      ->transform(CLI::Validator(keep_memory, ""))  // CLI11 runs it before architecture()
-      ->type_name("GPU");
-  app->add_option("--tp-size", o.tp_size,
-                  "Pack for N tensor-parallel ranks of the MoE layers; the set serves this size only")
-      ->check(range(1, 1024))
-      ->type_name("N")
-      ->capture_default_str();
-  app->add_flag("--no-loader", o.no_loader, "Accept a backend that no loader reads for this model and release");
+      ->transform(CLI::Validator(keep_memory, ""));  // CLI11 runs it before architecture()
 }
 
-void add_choices(CLI::App* app, Conversion& c) {
-  ConvertOptions& o = c.options;
-  app->option_defaults()->group("Finer choices");
-  app->add_option("--layout-version", o.layout_version,
-                  "Choose among the layouts of a backend; default: the first that 'mxfp4-pack backends -v' lists for "
-                  "the release")
-      ->type_name("NAME");
-  app->add_option("--format", o.format, "sharded-state: GPT-OSS for SGLang without a loader")
-      ->check(one_of({"packed", "sharded-state"}))
-      ->type_name("packed|sharded-state")
+void add_target(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
+  app->option_defaults()->group("What to write");
+  add_engine(app, o, needed);
+  add_layout_file(app, o, needed);
+  add_gpu(app, o);
+  add(app,
+      {.name = "--tp-size",
+       .value = "N",
+       .help = "Pack for N tensor-parallel ranks of the MoE layers; the set serves this size only",
+       .manual = R"(Pack for
+.Ar N
+tensor-parallel ranks of the MoE layers [1].
+The set serves this size only.)"},
+      o.tp_size)
+      ->check(range(1, 1024))
       ->capture_default_str();
-  app->add_flag(
-      "--allow-incomplete", o.allow_incomplete,
-      "Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN or infinity in place of "
-      "weights; OUT records this");
-  auto* published = add_published(app, o.published, "Compare the checkpoint's files with published hashes");
-  app->add_flag("--no-published", o.no_published, "Compare no hashes, not even those that Hugging Face's tools keep")
+  add(app,
+      {.name = "--no-loader",
+       .help = "Accept a backend that no loader reads for this model and release",
+       .manual = R"(Accept a backend that no loader
+.Pq Xr mxfp4-pack-loaders 7
+reads for this model and release.)"},
+      o.no_loader);
+}
+
+void add_choices(CLI::App* app, ConvertOptions& o) {
+  app->option_defaults()->group("Finer choices");
+  add(app,
+      {.name = "--layout-version",
+       .value = "NAME",
+       .help = "Choose among the layouts of a backend; default: the first that 'mxfp4-pack backends -v' lists for the "
+               "release",
+       .manual = R"(Choose among the layouts of a backend [the first that
+.Cm backends
+.Fl v
+lists for the engine's release].)"},
+      o.layout_version);
+  add(app,
+      {.name = "--format",
+       .value = "packed|sharded-state",
+       .help = "sharded-state: GPT-OSS for SGLang without a loader",
+       .manual = R"(.Cm sharded-state
+writes GPT-OSS for SGLang without a loader [packed]; see
+.Xr mxfp4-pack-sglang 7 .)"},
+      o.format)
+      ->check(one_of({"packed", "sharded-state"}))
+      ->capture_default_str();
+  add(app,
+      {.name = "--allow-incomplete",
+       .help = "Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN or infinity in "
+               "place of weights; OUT records this",
+       .manual =
+           R"(Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN (also as scale byte
+0xFF) or infinity in place of weights;
+.Ar OUT
+records this.)"},
+      o.allow_incomplete);
+  auto* published = add_published(app, o.published);
+  add(app,
+      {.name = "--no-published",
+       .help = "Compare no hashes, not even those that Hugging Face's tools keep",
+       .manual = "Compare no hashes."},
+      o.no_published)
       ->excludes(published);
   add_gate_up(app, o.model);
-  add_follow_links(app, o.links, "CKPT");
+  add_follow_links(app, o.links);
+}
+
+/// --force, --add and --link: how OUT comes from what is there.
+void add_replacement(CLI::App* app, ConvertOptions& o) {
+  auto* force =
+      add(app,
+          {.name = "--force",
+           .help = "Replace an OUT that mxfp4-pack made; discard parts and an interrupted run of another conversion",
+           .manual = R"(Replace
+.Ar OUT ,
+which stays until the new one is complete: the disk must hold both.
+Discard interrupted runs of other conversions.)"},
+          o.force);
+  auto* adds = add(app,
+                   {.name = "--add",
+                    .help = "Add this set to an OUT that was made from the same checkpoint",
+                    .manual = R"(Add this set to an
+.Ar OUT
+that was made from the same checkpoint.
+.Ar CKPT
+may be that
+.Ar OUT .
+All of
+.Ar CKPT
+is read and compared with the manifest.
+The new
+.Ar OUT
+has hard links to the old files, or copies if the file system has none.)"},
+                   o.add)
+                   ->excludes(force);
+  add(app,
+      {.name = "--link",
+       .help = "Keep shards without experts under their names: as reflinks, else as hard links, else as copies",
+       .manual = R"(Keep shards without experts under their names [copy their tensors into new files].
+They are reflinks, which share blocks, if the file system has them, else hard links, else copies.
+A hard link is the same file: a later change to the checkpoint's shard changes
+.Ar OUT .)"},
+      o.link)
+      ->excludes(adds);
 }
 
 void add_output(CLI::App* app, ConvertOptions& o) {
   app->option_defaults()->group("What becomes of OUT");
-  app->add_flag("--dry-run", o.dry_run,
-                "Print the plan (tensors, padding, memory, disk) and write nothing; -v lists each tensor");
-  auto* force =
-      app->add_flag("--force", o.force,
-                    "Replace an OUT that mxfp4-pack made; discard parts and an interrupted run of another conversion");
-  auto* add = app->add_flag("--add", o.add, "Add this set to an OUT that was made from the same checkpoint");
-  add->excludes(force);
-  app->add_flag("--link", o.link,
-                "Keep shards without experts under their names: as reflinks, else as hard links, else as copies")
-      ->excludes(add);
-  app->add_flag_callback(
-      "--no-sync", [&o] { o.sync = Sync::no; }, "Exit without waiting for the disk, if the pipeline syncs later");
-  app->add_flag("--sha256", o.sha256, "Write SHA256SUMS for sha256sum -c, which verify checks too");
+  add(app,
+      {.name = "--dry-run",
+       .help = "Print the plan (tensors, padding, memory, disk) and write nothing; -v lists each tensor",
+       .manual = R"(Print the plan (tensors, padding, memory, disk) and write nothing.
+Fail if the disk lacks space for all of it.
+An existing
+.Ar OUT
+is checked only with
+.Fl -add .
+.Fl v
+lists each tensor.)"},
+      o.dry_run);
+  add_replacement(app, o);
+  add_switch(app,
+             {.name = "--no-sync",
+              .help = "Exit without waiting for the disk, if the pipeline syncs later",
+              .manual = R"(Exit without waiting for the disk, if the pipeline syncs later.
+A power loss before that can damage
+.Ar OUT ;
+.Cm verify
+finds this.
+Excludes
+.Fl -add , -force
+and
+.Fl -part .)"},
+             [&o] { o.sync = Sync::no; });
+  add(app, {.name = "--sha256", .help = "Write SHA256SUMS for sha256sum -c, which verify checks too", .manual = R"(Write
+.Pa SHA256SUMS
+for
+.Ql sha256sum -c .
+If this file exists,
+.Cm verify
+checks it.)"},
+      o.sha256);
 }
 
 }  // namespace
@@ -133,14 +314,13 @@ NeededOptions add_conversion(CLI::App* app, Conversion& c) {
   needed.checkpoint->required()->type_name("");
   needed.out = app->add_option("OUT", c.options.out, "Directory to make; appears complete or not at all");
   needed.out->required()->type_name("");
-  add_engine(app, c.options, needed);
+  add_target(app, c.options, needed);
   add_output(app, c.options);
-  add_choices(app, c);
+  add_choices(app, c.options);
   app->option_defaults()->group("Resources");
   add_threads(app, c.options.threads);
   add_device(app, c.options.device);
-  add_page_cache(app, c.options.page_cache,
-                 "Leave the files of OUT in the page cache, for a faster start of the engine");
+  add_page_cache(app, c.options.page_cache);
   return needed;
 }
 

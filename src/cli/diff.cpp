@@ -15,9 +15,13 @@ void add_diff(CLI::App& root, Common& common, Run& run) {
   app->add_option("B", o.b, "Another output, or a live state: a safetensors file or a directory of such files")
       ->required()
       ->type_name("");
-  app->add_option("--rank", o.rank, "Compare only this tensor-parallel rank; default: all, for a live state 0")
-      ->check(range(0, 1023))
-      ->type_name("R");
+  add(app,
+      {.name = "--rank",
+       .value = "R",
+       .help = "Compare only this tensor-parallel rank; default: all, for a live state 0",
+       .manual = "Compare only this tensor-parallel rank [all; for a live state 0]."},
+      o.rank)
+      ->check(range(0, 1023));
   add_common(app, common);
   app->callback([&] {
     run = [&] {

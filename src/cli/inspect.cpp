@@ -14,7 +14,7 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
   app->footer("mxfp4-pack inspect gpt-oss-20b/\nmxfp4-pack inspect out/");
   app->add_option("CKPT", o.checkpoint, "Checkpoint directory, or an output of convert")->required()->type_name("");
   add_gate_up(app, o.model);
-  add_follow_links(app, o.links, "CKPT");
+  add_follow_links(app, o.links);
   add_common(app, common);
   app->callback([&] {
     run = [&] {

@@ -18,16 +18,31 @@ void add_layout(CLI::App& root, Common& common, Run& run) {
       "mxfp4-pack layout marlin.json --backend marlin --engine vllm --model gpt-oss-20b/");
   app->add_option("FILE", o.file, "Layout file (man mxfp4-pack-layout)")->required()->type_name("");
   app->option_defaults()->group("To make FILE");
-  auto* backend = app->add_option("--backend", o.backend, "Make FILE from this backend")->type_name("NAME");
-  auto* engine =
-      app->add_option("--engine", o.engine, "Engine of the backend")->check(engine_name())->type_name(engine_list("|"));
-  auto* model = app->add_option("--model", o.checkpoint, "Use the layer sizes of this checkpoint")->type_name("CKPT");
-  app->add_option("--layout-version", o.layout_version, "Choose among the layouts of the backend")
-      ->type_name("NAME")
+  auto* backend =
+      add(app, {.name = "--backend", .value = "NAME", .help = "Make FILE from this backend", .manual = R"(Make
+.Ar FILE
+from this backend.)"},
+          o.backend);
+  auto* engine = add(app,
+                     {.name = "--engine",
+                      .value = engine_list("|"),
+                      .help = "Engine of the backend, or a release such as vllm==0.33.0"},
+                     o.engine)
+                     ->check(engine_name());
+  auto* model =
+      add(app, {.name = "--model", .value = "CKPT", .help = "Use the layer sizes of this checkpoint"}, o.checkpoint);
+  add(app, {.name = "--layout-version", .value = "NAME", .help = "Choose among the layouts of the backend"},
+      o.layout_version)
       ->needs(backend);
-  app->add_option("--tp-size", o.tp_size, "Use the layer sizes on one of N ranks")
+  add(app,
+      {.name = "--tp-size",
+       .value = "N",
+       .help = "Use the layer sizes on one of N ranks",
+       .manual = R"(Use the layer sizes on one of
+.Ar N
+ranks [1].)"},
+      o.tp_size)
       ->check(range(1, 1024))
-      ->type_name("N")
       ->capture_default_str();
   add_gate_up(app, o.model);
   backend->needs(engine)->needs(model);

@@ -44,9 +44,23 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
       "mxfp4-pack merge out/\n"
       "mxfp4-pack merge gpt-oss-20b-again/ --source out/    # parts of unpack");
   app->add_option("OUT", o.out, "Output whose parts convert or unpack wrote")->required()->type_name("");
-  app->add_option("--source", o.source, "Unpack from this output; if DEST has no parts, compare it with this output")
-      ->type_name("OUT");
-  app->add_flag("--verify", o.verify, "Read all bytes again, and rewrite any that differ; always with SHA256SUMS");
+  add(app,
+      {.name = "--source",
+       .value = "OUT",
+       .help = "Unpack from this output; if DEST has no parts, compare it with this output",
+       .manual = R"(Unpack from this output [the path in the parts].
+If
+.Ar DEST
+has no parts, compare it with this output.)"},
+      o.source);
+  add(app,
+      {.name = "--verify",
+       .help = "Read all bytes again, and rewrite any that differ; always with SHA256SUMS",
+       .manual = R"(Read all bytes again, and rewrite any that differ.
+If
+.Ar OUT
+has no parts, compare it with its checksums.)"},
+      o.verify);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

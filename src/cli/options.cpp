@@ -36,11 +36,19 @@ CLI::Validator one_of(std::vector<std::string> values) {
 
 void add_common(CLI::App* app, Common& common) {
   app->option_defaults()->group("General");
-  app->add_flag("--json", common.json, "Print one JSON object on stdout, even for an error");
-  auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Print only problems and requested results");
-  app->add_flag("-v,--verbose", common.verbose, "Print also choices and their reasons, each tensor and file, and times")
+  add(app,
+      {.name = "--json",
+       .help = "Print one JSON object on stdout, even for an error",
+       .manual = R"(Print one JSON object on standard output, even for an error; see
+.Sx JSON .)"},
+      common.json);
+  auto* quiet = add(app, {.name = "-q,--quiet", .help = "Print only problems and requested results"}, common.quiet);
+  add(app, {.name = "-v,--verbose", .help = "Print also choices and their reasons, each tensor and file, and times"},
+      common.verbose)
       ->excludes(quiet);
-  app->set_help_flag("-h,--help", "Print this help")->group("General");
+  const Entry help = {.name = "-h,--help", .help = "Print this help", .manual = R"(Print the command's help, like
+.Ql mxfp4-pack help COMMAND .)"};
+  declare(app->set_help_flag(help.name, help.help), help)->group("General");
 }
 
 void check_environment(CLI::App& app) {
@@ -55,41 +63,106 @@ void check_environment(CLI::App& app) {
 }
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {
-  app->add_option("--gate-up", model.gate_up,
-                  "Set the order of gate and up rows that share a tensor, if the config does not tell")
-      ->check(one_of({"interleaved", "concatenated"}))
-      ->type_name("interleaved|concatenated");
+  add(app,
+      {.name = "--gate-up",
+       .value = "interleaved|concatenated",
+       .help = "Set the order of gate and up rows that share a tensor, if the config does not tell"},
+      model.gate_up)
+      ->check(one_of({"interleaved", "concatenated"}));
 }
 
-void add_follow_links(CLI::App* app, Links& links, const char* whose) {
-  app->add_flag_callback(
-      "--follow-links", [&links] { links = Links::follow; },
-      fmt::format("Read files of {} that are links to places outside of it", whose));
+void add_follow_links(CLI::App* app, Links& links) {
+  add_switch(app,
+             {.name = "--follow-links",
+              .help = "Read files of the checkpoint that are links to places outside of it",
+              .manual = R"(Read files of the checkpoint that are links to places outside of it.
+[Such a shard or config is an error.])"},
+             [&links] { links = Links::follow; });
 }
 
 void add_threads(CLI::App* app, int& threads) {
-  app->add_option("--threads", threads, "Use N threads; 0: one per core")
+  add(app,
+      {.name = "--threads",
+       .value = "N",
+       .help = "Use N threads; 0: one per core",
+       .manual = R"(Use
+.Ar N
+threads [0: one per core].
+Unless
+.Ar N
+is 1,
+.Cm convert , verify
+and
+.Cm unpack
+start up to two more, which wait for I/O.)",
+       .variable = "MXFP4_PACK_THREADS"},
+      threads)
       ->check(range(0, 4096))
-      ->type_name("N")
-      ->envname("MXFP4_PACK_THREADS")
       ->capture_default_str();
 }
 
 void add_device(CLI::App* app, DeviceOptions& device) {
-  app->add_option("--device", device.name, "Pack, unpack and compute on this device; auto: a GPU only if it is faster")
+  add(app,
+      {.name = "--device",
+       .value = "auto|cpu|cuda|cuda:0,1",
+       .help = "Pack, unpack and compute on this device; auto: a GPU only if it is faster",
+       .manual = R"(Pack, unpack and compute on this device.
+.Cm cuda
+is the first GPU.
+.Cm auto ,
+the default, takes a GPU for level kernels, and for
+.Cm convert
+with fewer than four threads and at least 1 GiB.)",
+       .variable = "MXFP4_PACK_DEVICE"},
+      device.name)
       ->check(device_name())
-      ->type_name("auto|cpu|cuda|cuda:0,1")
-      ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();
 }
 
-void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect) {
+void add_page_cache(CLI::App* app, PageCache& setting) {
   static const std::map<std::string, PageCache> settings = {
       {"auto", PageCache::automatic}, {"yes", PageCache::yes}, {"no", PageCache::no}};
-  app->add_option("--page-cache", setting, effect + "; auto, the default: if memory has room")
-      ->transform(by_name(settings))
-      ->type_name("auto|yes|no")
-      ->envname("MXFP4_PACK_PAGE_CACHE");
+  add(app,
+      {.name = "--page-cache",
+       .value = "auto|yes|no",
+       .help =
+           "Leave the files of OUT in the page cache, for a faster start of the engine; auto, the default: if memory "
+           "has room",
+       .manual = R"(Leave the files of
+.Ar OUT
+in the page cache, for a faster start of the engine.
+.Cm auto ,
+the default, does so if they fit into seven eighths of the memory available to the machine and its cgroups.)",
+       .variable = "MXFP4_PACK_PAGE_CACHE"},
+      setting)
+      ->transform(by_name(settings));
+}
+
+CLI::Option* add_part_number(CLI::App* app, std::string& part) {
+  return add(app,
+             {.name = "--part",
+              .value = "I/N|auto",
+              .help = "Do only part I of N, counted from 0; auto: as Slurm, Kubernetes or MPI says",
+              .manual = R"(Do only part
+.Ar I
+of
+.Ar N ,
+counted from 0; see
+.Sx MANY NODES .)"},
+             part);
+}
+
+CLI::Option* add_published(CLI::App* app, std::string& list) {
+  return add(
+      app,
+      {.name = "--published",
+       .value = "FILE",
+       .help = "Compare the original files with published hashes: a SHA256SUMS, or the hub's list of files in JSON",
+       .manual = R"(Compare the original files with the hashes in
+.Ar FILE ;
+see
+.Sx PUBLISHED HASHES .)"},
+      list);
 }
 
 }  // namespace mxfp4::cli

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/cli/entry.h"
 #include "src/device/device_choice.h"
 #include "src/io/page_cache.h"
 #include "src/models/model.h"
@@ -58,11 +59,12 @@ CLI::Validator range(T low, T high) {
 
 void add_common(CLI::App* app, Common& common);
 void add_gate_up(CLI::App* app, ModelOptions& model);
-/// --follow-links; whose: "CKPT".
-void add_follow_links(CLI::App* app, Links& links, const char* whose);
+void add_follow_links(CLI::App* app, Links& links);
 void add_threads(CLI::App* app, int& threads);
 void add_device(CLI::App* app, DeviceOptions& device);
-/// effect: the description of the option.
-void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect);
+void add_page_cache(CLI::App* app, PageCache& setting);
+/// --part; the caller opens the group "Many nodes".
+CLI::Option* add_part_number(CLI::App* app, std::string& part);
+CLI::Option* add_published(CLI::App* app, std::string& list);
 
 }  // namespace mxfp4::cli

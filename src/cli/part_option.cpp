@@ -128,16 +128,15 @@ std::optional<PartNumber> PartOptions::number() const {
   return read_part(text);
 }
 
-void add_part(CLI::App* app, PartOptions& part, const std::string& out, std::initializer_list<const char*> others) {
+void add_part(CLI::App* app, PartOptions& part, std::initializer_list<const char*> others) {
   app->option_defaults()->group("Many nodes");
-  auto* option =
-      app->add_option("--part", part.text,
-                      fmt::format("Write only part I of N of {0}, counted from 0; auto: as Slurm, Kubernetes "
-                                  "or MPI says. Then 'mxfp4-pack merge {0}'",
-                                  out));
-  option->type_name("I/N|auto");
+  auto* option = add_part_number(app, part.text);
   for (const char* other : others) option->excludes(app->get_option(other));
-  app->add_flag("--merge", part.merge, "With --part: merge if all parts are there")->needs(option);
+  add(app, {.name = "--merge", .help = "With --part: merge if all parts are there", .manual = R"(With
+.Fl -part :
+merge if all parts are there.)"},
+      part.merge)
+      ->needs(option);
 }
 
 bool merge_if_whole(const MergeOptions& options) try {

@@ -20,8 +20,8 @@ struct PartOptions {
   bool merge = false;
   std::optional<PartNumber> number() const;
 };
-/// out: the output's name in the command's help. others: options that exclude --part.
-void add_part(CLI::App* app, PartOptions& part, const std::string& out, std::initializer_list<const char*> others);
+/// others: options that exclude --part.
+void add_part(CLI::App* app, PartOptions& part, std::initializer_list<const char*> others);
 
 /// Merges if all parts exist; so the last process merges. Returns whether OUT is complete. If merging is not possible
 /// now, that is only a note, since the part itself is written.

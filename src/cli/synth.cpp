@@ -16,9 +16,8 @@ std::string unless_below_0(std::string& text) {
 }
 
 void add_seed(CLI::App* app, uint64_t& seed) {
-  app->add_option("--seed", seed, "Seed the numbers")
+  add(app, {.name = "--seed", .value = "S", .help = "Seed the numbers", .manual = "Seed the numbers [0]."}, seed)
       ->check(CLI::Validator(unless_below_0, ""))
-      ->type_name("S")
       ->capture_default_str();
 }
 
@@ -37,16 +36,24 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   app->add_option("MODEL", o.model, "Published model to imitate")->required()->type_name("");
   app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
   const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
-    app->add_option(name, value, help)->check(range(int64_t(1), int64_t(1) << 32))->type_name("N");
+    add(app, {.name = name, .value = "N", .help = help}, value)->check(range(int64_t(1), int64_t(1) << 32));
   };
   size("--layers", o.sizes.layers, "Layers; each size defaults to the published one");
   size("--experts", o.sizes.experts, "Experts of a layer");
   size("--hidden", o.sizes.hidden, "Hidden size");
   size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
   size("--vocab", o.sizes.vocab, "Vocabulary");
-  app->add_flag("--tiny", o.sizes.tiny, "Use sizes that give a few hundred kilobytes, unless they are given");
+  add(app, {.name = "--tiny", .help = "Use sizes that give a few hundred kilobytes, unless they are given"},
+      o.sizes.tiny);
   add_seed(app, o.seed);
-  app->add_flag("--force", o.force, "Exchange a DEST of the same model and sizes, which is kept as DEST.kept-N");
+  add(app,
+      {.name = "--force",
+       .help = "Exchange a DEST of the same model and sizes, which is kept as DEST.kept-N",
+       .manual = R"(Exchange a
+.Ar DEST
+of the same model and sizes, which is kept as
+.Pa DEST.kept-N .)"},
+      o.force);
   add_threads(app, o.threads);
   add_common(app, common);
   app->callback([&] {

@@ -23,20 +23,45 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
       "mxfp4-pack unpack out/ gpt-oss-20b-again/ --part auto --merge");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
-  auto* layer = app->add_option("--layer", raw.layer,
-                                "Print the experts of this module, as the engine has them before its conversion");
-  layer->excludes(dest)->type_name("MODULE");
-  app->add_option("--set", raw.set, "With --layer: print this set of the manifest [default: 0]")
-      ->needs(layer)
-      ->type_name("N");
-  app->add_option("--rank", raw.rank, "With --layer: print this tensor-parallel rank [default: 0]")
-      ->needs(layer)
-      ->type_name("R");
-  app->add_flag("--force", o.force,
-                "Exchange a DEST that holds this checkpoint for a new one; the old one is kept as DEST.kept-N")
+  auto* layer = add(app,
+                    {.name = "--layer",
+                     .value = "MODULE",
+                     .help = "Print the experts of this module, as the engine has them before its conversion",
+                     .manual = R"(Print the experts of one layer, such as
+.Ql model.layers.3.mlp.experts ,
+as a safetensors file with the parameters that the engine has before its conversion.)"},
+                    raw.layer);
+  layer->excludes(dest);
+  add(app,
+      {.name = "--set",
+       .value = "N",
+       .help = "With --layer: print this set of the manifest [default: 0]",
+       .manual = R"(With
+.Fl -layer :
+print this set of the manifest [0].)"},
+      raw.set)
+      ->needs(layer);
+  add(app,
+      {.name = "--rank",
+       .value = "R",
+       .help = "With --layer: print this tensor-parallel rank [default: 0]",
+       .manual = R"(With
+.Fl -layer :
+print this tensor-parallel rank [0].)"},
+      raw.rank)
+      ->needs(layer);
+  add(app,
+      {.name = "--force",
+       .help = "Exchange a DEST that holds this checkpoint for a new one; the old one is kept as DEST.kept-N",
+       .manual = R"(Exchange a
+.Ar DEST
+that holds this checkpoint for a new one.
+The old one is kept as
+.Pa DEST.kept-N .)"},
+      o.force)
       ->excludes(layer);
   static PartOptions part;
-  add_part(app, part, "DEST", {"--force", "--layer"});
+  add_part(app, part, {"--force", "--layer"});
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

@@ -5,7 +5,6 @@
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 #include "src/cli/part_option.h"
-#include "src/cli/published_option.h"
 
 namespace mxfp4::cli {
 
@@ -14,18 +13,24 @@ namespace {
 /// Options that time kernels, at OUT's shapes or at a shape given here. With a given shape OUT is not needed.
 void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
   app->option_defaults()->group("Times of kernels");
-  auto* run =
-      app->add_flag("--bench", bench.run, "Print the times of the CUDA kernels for 1 to 8192 tokens or --tokens");
-  const auto add = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
+  auto* run = add(app,
+                  {.name = "--bench",
+                   .help = "Print the times of the CUDA kernels for 1 to 8192 tokens or --tokens",
+                   .manual = R"(Print the times of the CUDA kernels for 1 to 8192 tokens or
+.Fl -tokens ,
+and the least time that the GPU allows.)"},
+                  bench.run);
+  const auto add_size = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
     const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
-    auto* option = app->add_option_function<int64_t>(name, set, help);
-    option->type_name("N")->check(range(int64_t(1), largest))->needs(run)->excludes(out);
+    auto* option = add_call<int64_t>(app, {.name = name, .value = "N", .help = help}, set);
+    option->check(range(int64_t(1), largest))->needs(run)->excludes(out);
     return option;
   };
-  CLI::Option* shape[] = {add("--hidden", bench.hidden, 1 << 20, "With --bench, instead of OUT: hidden size to time"),
-                          add("--intermediate", bench.intermediate, 1 << 20, "Intermediate size of an expert"),
-                          add("--experts", bench.experts, 1024, "Experts of the layer"),
-                          add("--top-k", bench.top_k, 32, "Experts of a token")};
+  CLI::Option* shape[] = {
+      add_size("--hidden", bench.hidden, 1 << 20, "With --bench, instead of OUT: hidden size to time"),
+      add_size("--intermediate", bench.intermediate, 1 << 20, "With --bench: intermediate size of an expert"),
+      add_size("--experts", bench.experts, 1024, "With --bench: experts of the layer"),
+      add_size("--top-k", bench.top_k, 32, "With --bench: experts of a token")};
   for (CLI::Option* a : shape)
     for (CLI::Option* b : shape)
       if (a != b) a->needs(b);
@@ -92,17 +97,44 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
     o.bench.tokens = o.kernels.tokens;
   };
   KernelsOptions added;
-  added.layers = app->add_option_function<Lists>("--layers", take_layers, "Compute these layers; default: the first");
-  added.layers->allow_extra_args(false)->check(each(layer_number()))->needs(source)->type_name("0,5,..|all");
-  added.tokens = app->add_option_function<Lists>("--tokens", take_tokens, "Compute batches of these sizes");
-  added.tokens->allow_extra_args(false)->check(each(range(1, 65536)))->type_name("N,..");
+  added.layers = add_call<Lists>(app,
+                                 {.name = "--layers",
+                                  .value = "0,5,..|all",
+                                  .help = "Compute these layers; default: the first",
+                                  .manual = "Compute these layers [the first]."},
+                                 take_layers);
+  added.layers->allow_extra_args(false)->check(each(layer_number()))->needs(source);
+  added.tokens =
+      add_call<Lists>(app,
+                      {.name = "--tokens",
+                       .value = "N,..",
+                       .help = "Compute batches of these sizes",
+                       .manual = "Compute batches of these sizes [1,16,256], and one that reaches every expert."},
+                      take_tokens);
+  added.tokens->allow_extra_args(false)->check(each(range(1, 65536)));
   added.tokens->default_str(fmt::format("{}", fmt::join(o.kernels.tokens, ",")));
-  added.seed = app->add_option("--seed", o.kernels.seed, "Seed the inputs and the routing");
-  added.seed->type_name("N")->capture_default_str();
-  added.tolerance = app->add_option("--tolerance", o.kernels.tolerance,
-                                    "Accept this relative L2 error; default: by device and backend");
-  added.tolerance->check(tolerance())->type_name("X");
-  app->add_option("--save", o.save, "Write the computed batches to a new safetensors file")->type_name("FILE");
+  added.seed = add(app,
+                   {.name = "--seed",
+                    .value = "N",
+                    .help = "Seed the inputs and the routing",
+                    .manual = "Seed the inputs and the routing [1]."},
+                   o.kernels.seed);
+  added.seed->capture_default_str();
+  added.tolerance = add(app,
+                        {.name = "--tolerance",
+                         .value = "X",
+                         .help = "Accept this relative L2 error; default: by device and backend",
+                         .manual = R"(Accept this relative L2 error.
+[1e-5 on the CPU, 1e-3 for lossy sets, and on a GPU 3e-3 times the square root of the ranks.])"},
+                        o.kernels.tolerance);
+  added.tolerance->check(tolerance());
+  add(app,
+      {.name = "--save",
+       .value = "FILE",
+       .help = "Write the computed batches to a new safetensors file",
+       .manual = R"(Write the computed batches to a new safetensors file, to run another kernel on them.
+Batch 0 has the tensors 0.x, 0.ids, 0.weights and 0.out, and 0.layer in the metadata.)"},
+      o.save);
   return added;
 }
 
@@ -122,31 +154,47 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   auto* out = app->add_option("OUT", o.out, "Output of convert");
   out->required()->type_name("");
   app->option_defaults()->group("What is compared");
-  auto* source = app->add_option("--source", o.source,
-                                 "Compare with this checkpoint; default: with its checksums in the manifest");
-  source->type_name("CKPT");
-  CLI::Option* published =
-      add_published(app, o.published, "Restore the original files in memory and compare their hashes");
-  add_follow_links(app, o.links, "the checkpoint");
-  app->add_option(
-         "--level", o.level,
-         "files: sizes and checksums. bytes: also every packed and pad byte, unpacked. kernels: also MoE layers, "
-         "computed from the packed bytes and from the source. Default: the highest possible")
-      ->transform(by_name(levels))
-      ->type_name("files|bytes|kernels");
+  auto* source = add(app,
+                     {.name = "--source",
+                      .value = "CKPT",
+                      .help = "Compare with this checkpoint; default: with its checksums in the manifest",
+                      .manual = "Compare with this checkpoint [with the checksums of its tensors in the manifest]."},
+                     o.source);
+  CLI::Option* published = add_published(app, o.published);
+  add_follow_links(app, o.links);
+  add(app,
+      {.name = "--level",
+       .value = "files|bytes|kernels",
+       .help = "files: sizes and checksums. bytes: also every packed and pad byte, unpacked. kernels: also MoE layers, "
+               "computed from the packed bytes and from the source. Default: the highest possible",
+       .manual = R"(Choose the checks, each of which includes those before it:
+.Bl -tag -width kernels -compact
+.It Cm files
+sizes and checksums of files and tensors;
+.It Cm bytes
+every packed and pad byte, unpacked;
+.It Cm kernels
+MoE layers, computed from the packed bytes and, in double precision, from the source.
+.El
+[kernels with
+.Fl -source ;
+without it bytes, or files for a lossy set.]
+.Pa SECURITY.md
+lists what a level cannot see.)"},
+      o.level)
+      ->transform(by_name(levels));
   const KernelsOptions kernels = add_kernels(app, source, o);
   add_kernel_bench(app, out, o.bench);
   static std::string part;
   app->option_defaults()->group("Many nodes");
-  app->add_option("--part", part, "Check only part I of N, counted from 0; auto: as Slurm, Kubernetes or MPI says")
+  add_part_number(app, part)
       ->excludes(app->get_option("--bench"))
       ->excludes(app->get_option("--save"))
-      ->excludes(published)
-      ->type_name("I/N|auto");
+      ->excludes(published);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
-  add_page_cache(app, o.page_cache, "Leave the files of OUT in the page cache, for a faster start of the engine");
+  add_page_cache(app, o.page_cache);
   add_common(app, common);
   app->callback([&, kernels] {
     run = [&, kernels] {

@@ -3,6 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 page=$root/man/mxfp4-pack.1
 
+expect 'the lists of options are those of the program' 0 '' '' python3 "$root/man/options.py" "$program" "$page" --check
+
 # Each line of EXAMPLES, with the options that a machine without the engine can check.
 mkdir "$dir/examples"
 synth gpt-oss-120b "$dir/examples/gpt-oss-120b" --tiny
