@@ -4,47 +4,45 @@
 #include <optional>
 #include <string>
 
+#include "src/base/json.h"
+#include "src/convert/recipe.h"
 #include "src/device/device_choice.h"
 #include "src/io/direct_file.h"
 #include "src/io/link.h"
 #include "src/io/output.h"
 #include "src/io/page_cache.h"
 #include "src/io/parts.h"
-#include "src/models/model.h"
 
 namespace mxfp4 {
 
 struct Place;
 struct Plan;
 
-struct ConvertOptions {
+/// What to write (Recipe), from where, and how to run.
+struct ConvertOptions : Recipe {
   std::string checkpoint, out;
-  std::string backend, engine, layout_version;
-  std::string layout;          // a layout file, instead of backend and engine
-  std::string layout_file;     // its JSON, if already read
-  std::string engine_version;  // the release in `engine`, once settled; empty: the newest known
-  std::string gpu;             // empty, for backend "auto": this machine's
-  int64_t gpu_bytes = -1;      // the GPU's memory; 0: no limit, -1: that of `gpu`
-  ModelOptions model;
-  int tp_size = 1;
-  std::string format = "packed";  // or "sharded-state"
-  bool allow_incomplete = false;  // converts despite missing tensors or unintended contents
-  bool is_incomplete = false;     // the headers show missing tensors
-  bool skips_published = false;   // result of skips_published()
-  std::string published;          // a list of the files' hashes; empty: those that Hugging Face's tools left
-  bool no_published = false;      // compares no hashes
-  Links links = Links::offer;     // of the checkpoint
-  bool no_loader = false;         // also writes outputs that no loader reads
+  std::string gpu;               // empty, for backend "auto": this machine's
+  int64_t gpu_bytes = -1;        // the GPU's memory; 0: no limit, -1: that of `gpu`
+  bool is_incomplete = false;    // the headers show missing tensors
+  bool skips_published = false;  // result of skips_published()
+  std::string published;         // a list of the files' hashes; empty: those that Hugging Face's tools left
+  bool no_published = false;     // compares no hashes
+  Links links = Links::offer;    // of the checkpoint
+  bool no_loader = false;        // also writes outputs that no loader reads
   int threads = 0;
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors
   PageCache page_cache = PageCache::automatic;  // whether written files stay in the page cache
-  bool link = false;                            // shards without experts are kept whole, as links if possible
   std::optional<PartNumber> part;               // writes this part only
   bool merge = false;                           // merges all parts; if one is missing, does nothing
   bool verify = false;                          // merge: reads the parts' bytes again
-  bool dry_run = false, force = false, add = false, sha256 = false, json = false;
+  bool dry_run = false, force = false, add = false, json = false;
 };
+
+/// The recipe with the plan's choices: the names of backend, engine and layout version, or the layout file's text.
+Recipe recipe_of(const ConvertOptions& options, const Plan& plan);
+/// {name: value} for each member.
+Json to_json(const Recipe& recipe);
 
 /// Splits "vllm==0.33.0", and replaces an alias by the backend's own name.
 void settle_names(ConvertOptions& options);

@@ -125,43 +125,23 @@ void leave_out(const Parts& parts, Conversion& conversion) {
 }
 
 Json command_of(const ConvertOptions& o, const Plan& plan) {
-  const bool is_file = !o.layout.empty();
-  return {{"checkpoint", fs::canonical(o.checkpoint).string()},
-          {"backend", is_file ? "" : plan.backend->name},
-          {"engine", is_file ? "" : plan.backend->engine},
-          {"layout_version", is_file ? "" : plan.backend->layout_version},
-          {"layout", o.layout},
-          {"layout_file", is_file ? parse_json(plan.backend->layout_file, o.layout) : Json()},
-          {"engine_version", o.engine_version},
-          {"gate_up", o.model.gate_up},
-          {"allow_incomplete", o.allow_incomplete},
-          {"follow_links", o.links == Links::follow},
-          {"no_loader", o.no_loader},
-          {"gpu_bytes", o.gpu_bytes},
-          {"tp_size", o.tp_size},
-          {"link", o.link},
-          {"sha256", o.sha256},
-          {"add", o.add},
-          {"force", o.force}};
+  Json command = to_json(recipe_of(o, plan));
+  command["checkpoint"] = fs::canonical(o.checkpoint).string();
+  command["follow_links"] = o.links == Links::follow;
+  command["no_loader"] = o.no_loader;
+  command["gpu_bytes"] = o.gpu_bytes;
+  command["add"] = o.add;
+  command["force"] = o.force;
+  return command;
 }
 
 ConvertOptions read_command(const Json& command) {
   ConvertOptions o;
+  visit(o, [&](const char* name, auto& member) { command.at(name).get_to(member); });
   command.at("checkpoint").get_to(o.checkpoint);
-  command.at("backend").get_to(o.backend);
-  command.at("engine").get_to(o.engine);
-  command.at("layout_version").get_to(o.layout_version);
-  command.at("layout").get_to(o.layout);
-  if (!o.layout.empty()) o.layout_file = command.at("layout_file").dump();
-  command.at("engine_version").get_to(o.engine_version);
-  command.at("gate_up").get_to(o.model.gate_up);
-  command.at("allow_incomplete").get_to(o.allow_incomplete);
   o.links = command.at("follow_links").get<bool>() ? Links::follow : Links::offer;
   command.at("no_loader").get_to(o.no_loader);
   command.at("gpu_bytes").get_to(o.gpu_bytes);
-  command.at("tp_size").get_to(o.tp_size);
-  command.at("link").get_to(o.link);
-  command.at("sha256").get_to(o.sha256);
   command.at("add").get_to(o.add);
   command.at("force").get_to(o.force);
   return o;

@@ -16,13 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A checksum of the plan and the options that affect its bytes.
+/// A checksum of the recipe and the plan. --allow-incomplete lets a run continue that stopped at damaged contents.
 std::string given_to(const Plan& plan, const ConvertOptions& options) {
-  const Backend& b = *plan.backend;
-  std::string given =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
-                  b.layout_version, checksum_of(b.layout_file), plan.engine_version, options.model.gate_up,
-                  options.is_incomplete, plan.tp.size, options.link, options.sha256);
+  Recipe recipe = recipe_of(options, plan);
+  recipe.layout.clear();  // a path, and the text is there
+  recipe.allow_incomplete = options.is_incomplete;
+  std::string given = fmt::format("{} {} {}\n", MXFP4_VERSION, format_version, to_json(recipe).dump());
   for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
   for (const Job& job : plan.jobs)
     if (const auto* pack = std::get_if<PackJob>(&job))

@@ -9,6 +9,7 @@
 
 #include "src/base/log.h"
 #include "src/checkpoint/companion.h"
+#include "src/convert/convert.h"
 #include "src/device/pipeline.h"
 #include "src/packed/checksums.h"
 #include "src/packed/file_checks.h"
@@ -35,22 +36,33 @@ std::string cache_dir() {
   return home && *home == '/' ? std::string(home) + "/.cache/mxfp4-pack" : "";
 }
 
-std::string shown(const std::string& value) { return value.empty() ? "none" : value; }
-
-/// "its A is X, and Y is asked for", or empty if they are equal.
-std::string other_option(std::string_view name, const std::string& was, const std::string& is) {
-  return was == is ? "" : fmt::format("its {} is {}, and {} is asked for", name, shown(was), shown(is));
+/// What a manifest says of a recipe, as far as it is compared: of an engine's release only the layout version counts.
+Recipe recipe_in(const ManifestOptions& options, const std::string& layout_version) {
+  Recipe recipe;
+  recipe.layout_version = layout_version;
+  recipe.model.gate_up = options.gate_up;
+  recipe.allow_incomplete = options.allow_incomplete;
+  if (!options.format.empty()) recipe.format = options.format;
+  return recipe;
 }
 
-std::string difference_of_options(const Plan& plan, const ManifestSet& set, const ManifestOptions& was,
-                                  const ManifestOptions& is) {
-  const auto yes_or_no = [](bool b) { return std::string(b ? "yes" : "no"); };
-  for (const std::string& other :
-       {other_option("layout version", set.layout_version, plan.backend->layout_version),
-        other_option("--gate-up", was.gate_up, is.gate_up),
-        other_option("--allow-incomplete", yes_or_no(was.allow_incomplete), yes_or_no(is.allow_incomplete))})
-    if (!other.empty()) return other;
-  return {};
+std::string shown(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_string()) return value.dump();
+  return value.get_ref<const std::string&>().empty() ? "none" : value.get<std::string>();
+}
+
+/// "its --gate-up is X, and Y is asked for" for the first difference, or empty.
+std::string difference_of(const Recipe& was, const Recipe& is) {
+  const Json before = to_json(was), now = to_json(is);
+  std::string text;
+  visit(is, [&](const char* name, const auto&) {
+    if (!text.empty() || before.at(name) == now.at(name)) return;
+    std::string option = name;
+    std::replace(option.begin(), option.end(), '_', '-');
+    text = fmt::format("its --{} is {}, and {} is asked for", option, shown(before.at(name)), shown(now.at(name)));
+  });
+  return text;
 }
 
 /// The first difference that does not depend on the tensors' contents.
@@ -105,7 +117,8 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
 std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
                               Problems& damage) {
   const Manifest& m = out.manifest;
-  std::string differs = difference_of_options(plan, m.sets.at(size_t(plan.set)), m.options, options);
+  std::string differs = difference_of(recipe_in(m.options, m.sets.at(size_t(plan.set)).layout_version),
+                                      recipe_in(options, plan.backend->layout_version));
   if (differs.empty()) differs = difference_of_source(plan, m);
   if (differs.empty()) differs = difference_of_companions(*plan.checkpoint, m);
   if (!differs.empty()) return differs;
