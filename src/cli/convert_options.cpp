@@ -9,13 +9,13 @@ namespace mxfp4::cli {
 
 namespace {
 
-void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
-  needed.backend = add(app,
-                       {.name = "--backend",
-                        .value = "NAME",
-                        .help = "Pack for this backend: auto (the engine's choice, if a loader reads it), a name that "
-                                "'mxfp4-pack backends' lists, or the engine's own name",
-                        .manual = R"(Pack for this backend;
+CLI::Option* add_backend(CLI::App* app, ConvertOptions& o) {
+  return add(app,
+             {.name = "--backend",
+              .value = "NAME",
+              .help = "Pack for this backend: auto (the engine's choice, if a loader reads it), a name that "
+                      "'mxfp4-pack backends' lists, or the engine's own name",
+              .manual = R"(Pack for this backend;
 .Cm backends
 lists the names.
 The engine's own name is accepted.
@@ -41,14 +41,17 @@ are lossy: they round codes whose scale is far below their expert's largest.
 .Cm convert
 prints and records the changes.
 A lossy set cannot be unpacked.)",
-                        .variable = "MXFP4_PACK_BACKEND"},
-                       o.backend)
-                       ->required();
-  needed.engine = add(app,
-                      {.name = "--engine",
-                       .value = engine_list("|"),
-                       .help = "Pack for this engine, or a release: vllm==0.33.0, or vllm==installed",
-                       .manual = R"(Pack for this engine, in its newest known release.
+              .variable = "MXFP4_PACK_BACKEND"},
+             o.backend)
+      ->required();
+}
+
+CLI::Option* add_engine(CLI::App* app, ConvertOptions& o) {
+  return add(app,
+             {.name = "--engine",
+              .value = engine_list("|"),
+              .help = "Pack for this engine, or a release: vllm==0.33.0, or vllm==installed",
+              .manual = R"(Pack for this engine, in its newest known release.
 .Cm vllm==0.33.0
 is another release, and
 .Cm vllm==installed
@@ -58,10 +61,10 @@ of
 .Ev VIRTUAL_ENV ,
 or else of
 .Ev PATH .)",
-                       .variable = "MXFP4_PACK_ENGINE"},
-                      o.engine)
-                      ->required()
-                      ->check(engine_name());
+              .variable = "MXFP4_PACK_ENGINE"},
+             o.engine)
+      ->required()
+      ->check(engine_name());
 }
 
 void add_layout_file(CLI::App* app, ConvertOptions& o, const NeededOptions& needed) {
@@ -127,7 +130,8 @@ is an architecture or a name of its line:
 
 void add_target(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
   app->option_defaults()->group("What to write");
-  add_engine(app, o, needed);
+  needed.backend = add_backend(app, o);
+  needed.engine = add_engine(app, o);
   add_layout_file(app, o, needed);
   add_gpu(app, o);
   add(app,

@@ -80,6 +80,27 @@ struct KernelsOptions {
                       : "but --level names a lower level, which computes no layer");
   }
 };
+CLI::Option* add_tolerance(CLI::App* app, VerifyOptions& o) {
+  return add(app,
+             {.name = "--tolerance",
+              .value = "X",
+              .help = "Accept this relative L2 error; default: by device and backend",
+              .manual = R"(Accept this relative L2 error.
+[1e-5 on the CPU, 1e-3 for lossy sets, and on a GPU 3e-3 times the square root of the ranks.])"},
+             o.kernels.tolerance)
+      ->check(tolerance());
+}
+
+void add_save(CLI::App* app, VerifyOptions& o) {
+  add(app,
+      {.name = "--save",
+       .value = "FILE",
+       .help = "Write the computed batches to a new safetensors file",
+       .manual = R"(Write the computed batches to a new safetensors file, to run another kernel on them.
+Batch 0 has the tensors 0.x, 0.ids, 0.weights and 0.out, and 0.layer in the metadata.)"},
+      o.save);
+}
+
 KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o) {
   app->option_defaults()->group("Level kernels");
   using Lists = std::vector<std::string>;  // one for each time the option is given
@@ -120,21 +141,8 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
                     .manual = "Seed the inputs and the routing [1]."},
                    o.kernels.seed);
   added.seed->capture_default_str();
-  added.tolerance = add(app,
-                        {.name = "--tolerance",
-                         .value = "X",
-                         .help = "Accept this relative L2 error; default: by device and backend",
-                         .manual = R"(Accept this relative L2 error.
-[1e-5 on the CPU, 1e-3 for lossy sets, and on a GPU 3e-3 times the square root of the ranks.])"},
-                        o.kernels.tolerance);
-  added.tolerance->check(tolerance());
-  add(app,
-      {.name = "--save",
-       .value = "FILE",
-       .help = "Write the computed batches to a new safetensors file",
-       .manual = R"(Write the computed batches to a new safetensors file, to run another kernel on them.
-Batch 0 has the tensors 0.x, 0.ids, 0.weights and 0.out, and 0.layer in the metadata.)"},
-      o.save);
+  added.tolerance = add_tolerance(app, o);
+  add_save(app, o);
   return added;
 }
 
