@@ -106,7 +106,8 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links lin
 /// not have the known checksum.
 std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
 
-/// The first string (number) of a config: at its top level, then in text_config, llm_config and language_config.
+/// The first string (number) of a config: at its top level, then in text_config, llm_config, language_config and
+/// thinker_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});
 double config_number(const Json& config, const char* key, double otherwise);
 /// None if the config has no such key, or another value.
@@ -123,7 +124,8 @@ struct ConfigTypes {
 };
 void check_config_types(const Json& config, const ConfigTypes& types, Problems& problems);
 
-/// quantization_config of the top level or of text_config; null if neither has one.
+/// quantization_config of the top level or of the language model's object, else compression_config, which engines read
+/// like it; null if there is none.
 const Json* quantization_config(const Json& config);
 
 }  // namespace mxfp4

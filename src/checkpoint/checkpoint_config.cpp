@@ -8,18 +8,16 @@ namespace {
 
 constexpr int64_t max_count = int64_t(1) << 40;
 
-const Json* config_value(const Json& config, const char* key) {
+/// Objects that describe the language model of a larger one. thinker_config has a text_config of its own.
+constexpr const char* language_models[] = {"text_config", "llm_config", "language_config", "thinker_config"};
+
+const Json* config_value(const Json& config, const char* key, int depth = 2) {
   if (!config.is_object() || !key) return nullptr;
   if (const auto it = config.find(key); it != config.end()) return &*it;
-  for (const char* inner : {"text_config", "llm_config", "language_config"})
-    if (const auto text = config.find(inner); text != config.end() && text->is_object())
-      if (const auto it = text->find(key); it != text->end()) return &*it;
+  for (const char* inner : language_models)
+    if (const auto text = config.find(inner); depth > 0 && text != config.end())
+      if (const Json* value = config_value(*text, key, depth - 1)) return value;
   return nullptr;
-}
-
-const Json* text_config(const Json& config) {
-  const auto it = config.is_object() ? config.find("text_config") : config.end();
-  return config.is_object() && it != config.end() ? &*it : nullptr;
 }
 
 /// Engines compute with these numbers in float32, and `verify` with their products. The bounds are far beyond every
@@ -58,10 +56,9 @@ int64_t config_count(const Json& config, const char* key, int64_t otherwise) {
 }
 
 const Json* quantization_config(const Json& config) {
-  for (const Json* object : {&config, text_config(config)})
-    if (object && object->is_object())
-      if (const auto it = object->find("quantization_config"); it != object->end())
-        return it->is_object() ? &*it : nullptr;
+  for (const char* key : {"quantization_config", "compression_config"})
+    if (const Json* found = config_value(config, key); found && !found->is_null())
+      return found->is_object() ? found : nullptr;
   return nullptr;
 }
 

@@ -125,11 +125,25 @@ class Completeness {
         const bool of_expert = n.find("experts.") != n.npos;
         return !of_expert && contains_any(n, {".gate.", "router", "gate_weight", "moe_gate", "switch", "classifier"});
       });
-      if (experts && !router && !lacks_gate(index)) without.push_back(index);
+      if (experts && !router && !has_row_of_each_expert(parts) && !lacks_gate(index)) without.push_back(index);
     }
     if (!without.empty())
       add(fmt::format("{}.{}", main_->root, ranges(without)),
           fmt::format("experts without a router in {}", counted(without.size(), "layer")));
+  }
+
+  /// Whether a matrix beside the experts may choose among them, whatever its name is.
+  static bool has_row_of_each_expert(const LayerParts& parts) {
+    int64_t experts = 0;
+    for (const auto& [name, part] : parts)
+      if (name.find("experts.") != name.npos && name.find("shared") == name.npos)
+        experts =
+            std::max({experts, int64_t(part.experts.size()), part.first->shape.size() > 2 ? part.first->shape[0] : 0});
+    return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+      const auto& shape = part.second.first->shape;
+      return shape.size() == 2 && shape[0] == experts &&
+             !contains_any(part.first, {"experts.", "attn", "attention", "shared", "norm", "_proj."});
+    });
   }
 
   /// Whether it was said of this layer.

@@ -40,6 +40,10 @@ std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOpt
 /// The first key for the number of experts in the config: "n_routed_experts", "num_experts" or "num_local_experts".
 const char* experts_key(const Json& config);
 
+/// The config's key for the experts' intermediate size: "moe_intermediate_size", or the name that LongCat, Hy3 or
+/// Granite has for it. Null if there is none.
+const char* intermediate_key(const Json& config);
+
 /// A JSON file of the checkpoint; nothing if it is missing.
 std::optional<Json> read_companion(const Checkpoint& checkpoint, const std::string& name);
 

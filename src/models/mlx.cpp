@@ -11,6 +11,7 @@
 
 #include "src/base/log.h"
 #include "src/models/families.h"
+#include "src/models/router.h"
 
 namespace mxfp4 {
 
@@ -60,7 +61,7 @@ Words find_words(const Checkpoint& ck, const std::string& name, int64_t experts,
 void read_layer(const Checkpoint& ck, MoeLayer layer, int64_t experts, Model& model, Problems& problems) {
   const auto words = [&](const char* proj) { return find_words(ck, layer.module + proj, experts, problems); };
   const Words gate = words(".gate_proj"), up = words(".up_proj"), down = words(".down_proj");
-  const int64_t rows = router_rows(ck, layer, problems);
+  const int64_t rows = routed_experts(ck, layer, experts, problems);
   if (!gate.k || !up.k || !down.k) return;
   if (up.n != gate.n || up.k != gate.k || down.n != gate.k || down.k != gate.n)
     return problems.error(layer.module, "gate {} x {}, up {} x {} and down {} x {} do not fit", gate.n, gate.k, up.n,
@@ -120,7 +121,7 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
   read_settings(ck, model, problems);
   if (gpt_oss) model.activation = {"swigluoai", 1.702, 1, config_number(ck.config, "swiglu_limit", 7)};
   check_config(ck, model, experts_key(ck.config), "hidden_size",
-               gpt_oss ? "intermediate_size" : "moe_intermediate_size", problems);
+               gpt_oss ? "intermediate_size" : intermediate_key(ck.config), problems);
   if (const std::string others = other_words(ck, modules); !others.empty())
     model.notes.push_back("quantised as only MLX reads it, not vLLM and SGLang: " + others);
 }

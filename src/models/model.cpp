@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/models/families.h"
+#include "src/models/router.h"
 
 namespace mxfp4 {
 
@@ -123,23 +124,6 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
   }
 }
 
-/// Reports routers without experts. The modules of one family all end in the same way: ".experts".
-void check_routers(const Checkpoint& ck, const Model& model, Problems& problems) {
-  const std::string& module_of_first = model.layers.front().module;
-  const std::string experts = module_of_first.substr(module_of_first.rfind('.'));
-  for (const Tensor& t : ck.tensors)
-    for (const std::string_view router :
-         {".mlp.router.weight", ".mlp.gate.weight", ".ffn.gate.weight", ".block_sparse_moe.gate.weight"}) {
-      if (!t.name.ends_with(router)) continue;
-      const std::string parent =
-          t.name.substr(0, t.name.size() - router.size()) + std::string(router.substr(0, router.find('.', 1)));
-      const std::string module = parent + experts + ".";
-      const auto next = first_of_module(ck, parent + experts);
-      if (next == ck.tensors.end() || !next->name.starts_with(module))
-        problems.error(ck.where(t), "a router without experts ({}* expected)", module);
-    }
-}
-
 std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   std::erase(shape, 1);
   return shape;
@@ -181,18 +165,6 @@ bool parse_expert(std::string_view name, ExpertName& out) {
 }
 
 bool is_code_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::I8 || d == Dtype::F4; }
-
-int64_t router_rows(const Checkpoint& ck, const MoeLayer& layer, Problems& problems) {
-  const std::string parent = layer.module.substr(0, layer.module.rfind('.'));
-  for (const char* router : {".router.weight", ".gate.weight"})
-    if (const Tensor* t = ck.find(parent + router)) {
-      if (t->shape.size() == 2 && t->bytes > 0 && t->shape[0] <= max_experts) return t->shape[0];
-      problems.error(ck.where(*t), "{} is no router, [experts, hidden] expected", describe(t->dtype, t->shape));
-      return -1;
-    }
-  problems.error(layer.module, "no router beside it ({0}.router.weight or {0}.gate.weight expected)", parent);
-  return -1;
-}
 
 int64_t check_pair(const Checkpoint& ck, const Tensor& codes, std::vector<int64_t> rows, int64_t row_elements,
                    const Tensor& scales, Problems& problems) {

@@ -89,10 +89,6 @@ Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Probl
 /// "model.layers.12.mlp.experts" -> model, 12. Returns false if the name has no such number.
 bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index);
 
-/// The number of rows of the layer's router, a sibling of the experts. If the router is missing, reports a problem and
-/// returns -1.
-int64_t router_rows(const Checkpoint& checkpoint, const MoeLayer& layer, Problems& problems);
-
 /// Compares the layers' expert counts and sizes with the values of the config's keys `experts`, `hidden` and
 /// `intermediate`. A layer of another size is an error; without such a key, the first layer's size is expected. Another
 /// expert count is a warning, or an error if all layers agree.

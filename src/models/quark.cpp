@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/models/families.h"
+#include "src/models/router.h"
 
 namespace mxfp4 {
 
@@ -104,7 +105,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& mode
       problems.error(printable(module), "no layer number in the name");
       continue;
     }
-    const int64_t rows = router_rows(ck, layer, problems);
+    const int64_t rows = routed_experts(ck, layer, count, problems);
     if (rows >= 0 && rows != count)
       problems.error(printable(module), "{}, the router has {}", counted(count, "expert"), rows);
     for (int64_t id = 0; id < count; ++id) add_expert(ck, id, layer, model, problems);

@@ -5,6 +5,7 @@
 
 #include "src/models/families.h"
 #include "src/models/layer_names.h"
+#include "src/models/router.h"
 
 namespace mxfp4 {
 
@@ -142,7 +143,7 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
       problems.error(name, "no layer number in the name");
       continue;
     }
-    const int64_t rows = router_rows(ck, layer, problems);
+    const int64_t rows = routed_experts(ck, layer, experts.rbegin()->first + 1, problems);
     if (rows >= 0 && !check_ids(layer, experts, rows, problems)) continue;
     const int64_t before = problems.count();
     const Reader reader{ck, names, problems, layer.module};
@@ -188,7 +189,7 @@ void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, const 
   read_separate_experts(ck, find_expert_names(ck).value_or(usual), model, problems);
   if (model.layers.empty()) return;
   read_settings(ck, model, problems);
-  check_config(ck, model, experts_key(ck.config), hidden, "moe_intermediate_size", problems);
+  check_config(ck, model, experts_key(ck.config), hidden, intermediate_key(ck.config), problems);
 }
 
 }  // namespace mxfp4

@@ -19,23 +19,30 @@ Activation read_activation(const Json& config, bool pairs) {
           .limit = config_number(config, "swiglu_limit", 7)};
 }
 
+/// The number of experts that a token goes to.
+int64_t chosen_experts(const Json& config) {
+  for (const char* key :
+       {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts"})
+    if (const int64_t k = config_count(config, key, 0); k > 0) return k;
+  return 0;
+}
+
 }  // namespace
 
 void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
   check_config_types(ck.config,
                      {{"model_type", "hidden_act", "scoring_func", "expert_dtype"},
                       {"swiglu_alpha", "swiglu_beta", "swiglu_limit", "routed_scaling_factor"},
-                      {"num_experts_per_tok", "num_experts_per_token", "n_routed_experts", "num_experts",
-                       "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size"}},
+                      {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", "n_routed_experts",
+                       "num_experts", "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size",
+                       "expert_ffn_hidden_size", "expert_hidden_dim"}},
                      problems);
   if (const double scaling = config_number(ck.config, "routed_scaling_factor", 1);
       scaling == 0 && !std::signbit(scaling))
     problems.error(config_name,
                    "routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected");
   model.activation = read_activation(ck.config, model.pairs);
-  const int64_t top_k = config_count(ck.config, "num_experts_per_token", 0);
-  model.router = {config_string(ck.config, "scoring_func", "softmax"),
-                  config_count(ck.config, "num_experts_per_tok", top_k), true,
+  model.router = {config_string(ck.config, "scoring_func", "softmax"), chosen_experts(ck.config), true,
                   config_number(ck.config, "routed_scaling_factor", 1)};
 }
 
@@ -64,6 +71,15 @@ const char* experts_key(const Json& config) {
   for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"})
     if (config_number(config, key, -1) >= 0) return key;
   return nullptr;
+}
+
+const char* intermediate_key(const Json& config) {
+  for (const char* key :
+       {"moe_intermediate_size", "expert_ffn_hidden_size", "expert_hidden_dim", "expert_intermediate_size"})
+    if (config_number(config, key, -1) >= 0) return key;
+  const bool is_of_experts = config_number(config, "dense_intermediate_size", -1) >= 0 ||
+                             config_string(config, "model_type").starts_with("granitemoe");
+  return is_of_experts ? "intermediate_size" : nullptr;
 }
 
 std::optional<Json> read_companion(const Checkpoint& ck, const std::string& name) {

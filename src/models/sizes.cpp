@@ -4,7 +4,8 @@
 
 #include "src/base/log.h"
 #include "src/models/complete.h"
-#include "src/models/model.h"
+#include "src/models/families.h"
+#include "src/models/router.h"
 
 namespace mxfp4 {
 
@@ -88,8 +89,10 @@ int64_t rows_of(const LayerParts& parts, const std::string& name) {
 /// Rows of the router beside the experts; 0: not known.
 int64_t rows_of_router(const LayerParts& parts, const std::string& experts) {
   const std::string parent = experts.substr(0, experts.rfind('.') + 1);
-  const int64_t rows = rows_of(parts, parent + "gate.weight");
-  return rows > 0 ? rows : rows_of(parts, parent + "router.weight");
+  for (const std::string& above : {parent, std::string()})
+    for (const std::string_view name : router_names())
+      if (const int64_t rows = rows_of(parts, above + std::string(name.substr(1))); rows > 0) return rows;
+  return 0;
 }
 
 /// Rows of the router that a bias belongs to; 0: the tensor is no such bias, or the router is not known.
@@ -163,9 +166,10 @@ void check_outer_sizes(const Checkpoint& ck, const std::string& parent, const Js
 
 void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<Lack>& lacks) {
   const int64_t hidden = config_count(config, "hidden_size", 0);
-  const int64_t intermediate = config_count(config, "moe_intermediate_size", 0);
+  const char* key = intermediate_key(config);
+  const int64_t intermediate = config_count(config, key, 0);
   Line numbers("numbers", config_says("hidden_size", hidden));
-  Line rows("rows", config_says("moe_intermediate_size", intermediate));
+  Line rows("rows", config_says(key ? key : "", intermediate));
   Line biases("numbers", "as many as the router has rows are expected");
   for (const auto& [index, parts] : stack.layers)
     for (const auto& [name, part] : parts) {
@@ -173,7 +177,8 @@ void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<
       if (hidden > 0 && t.shape.size() == 1 && has_hidden_size(name) && t.shape[0] != hidden)
         numbers.add(t.name, t.shape[0]);
       if (const int64_t of_router = rows_beside_bias(parts, name);
-          of_router > 0 && t.shape != std::vector<int64_t>{of_router})
+          of_router > 0 && t.shape != std::vector<int64_t>{of_router} &&
+          t.shape != std::vector<int64_t>{of_router - rows_without_experts(config)})
         biases.add(t.name, t.shape.empty() ? 1 : t.shape[0]);
       if (part.experts.empty() || t.shape.size() != 2 || !is_float(t.dtype)) continue;
       if (part.other)

@@ -1,6 +1,7 @@
 // Layers with all experts in one tensor, for every family that stores experts in this form.
 #include "src/base/log.h"
 #include "src/models/families.h"
+#include "src/models/router.h"
 
 namespace mxfp4 {
 
@@ -56,7 +57,7 @@ void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLaye
   Stacked w13, w2;
   const bool read13 = read_stacked(ck, names, layer.module + names.w13, w13, problems);
   const bool read2 = read_stacked(ck, names, layer.module + names.w2, w2, problems);
-  const int64_t experts = router_rows(ck, layer, problems);
+  const int64_t experts = routed_experts(ck, layer, w13.experts, problems);
   if (!read13 || !read2) return;
   if (w13.n % 2 || w2.n != w13.k || w2.k * 2 != w13.n || w2.experts != w13.experts)
     return problems.error(ck.where(*w2.blocks), "{} does not fit gate and up's {}",

@@ -45,11 +45,14 @@ std::string contents_checksum(const Plan& plan, const TensorSums& sums, const st
 std::string packed_config(const Plan& plan, const TensorSums& sums, const std::vector<ManifestSet>& earlier) {
   Json config = plan.checkpoint->config;
   Json* holder = &config;
-  if (const auto text = config.find("text_config");
-      text != config.end() && text->is_object() && text->contains("quantization_config"))
+  if (const auto text = config.find("text_config"); text != config.end() && text->is_object() &&
+                                                    text->contains("quantization_config") &&
+                                                    !config.contains("quantization_config"))
     holder = &*text;
+  const Json* found = quantization_config(config);  // may be compression_config
+  const Json original = found ? *found : Json();
   Json& q = (*holder)["quantization_config"];
-  const Json original = q;
+  q = original;
   q["quant_method"] = "mxfp4_pack";
   Json sets = Json::array();
   const auto add = [&](const std::string& engine, const std::string& backend, const std::string& version, int tp) {

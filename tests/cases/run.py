@@ -17,13 +17,14 @@ from pathlib import Path
 
 import advice
 import contents
+import families
 import files
 import layouts
 import missing
 import published
 from case import Bench, Wrong, convert_and_verify
 
-CASES = [*missing.CASES, *contents.CASES, *published.CASES, *layouts.CASES, *files.CASES, *advice.CASES]
+CASES = [*missing.CASES, *contents.CASES, *published.CASES, *layouts.CASES, *families.CASES, *files.CASES, *advice.CASES]
 TABLE = Path(__file__).resolve().with_name("table.txt")
 
 
