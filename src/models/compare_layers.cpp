@@ -9,7 +9,11 @@ namespace mxfp4 {
 
 namespace {
 
-using Items = std::map<std::string, const Tensor*>;  // a block, module or tensor, and what tells its precision
+/// What tells a module's precision; null if it is none.
+struct Principal {
+  const Tensor *weight = nullptr, *scales = nullptr;
+};
+using Items = std::map<std::string, Principal>;  // by block, module or tensor
 using Layers = std::map<int64_t, Items>;
 
 constexpr int64_t least_layers = 8;  // of a stack that no config counts
@@ -20,12 +24,16 @@ bool is_part_of(const Items& few, const Items& all) {
          std::all_of(few.begin(), few.end(), [&](const auto& item) { return all.count(item.first) > 0; });
 }
 
-/// The tensor whose dtype gives a module's precision.
-const Tensor* principal(const LayerParts& parts, const std::string& module) {
-  for (const char* name : {".weight", ".weight_packed", ".blocks"})
-    if (const auto it = parts.find(module + name); it != parts.end()) return it->second.first;
-  return nullptr;
+Principal principal(const LayerParts& parts, const std::string& module) {
+  const auto first_of = [&](std::initializer_list<const char*> names) -> const Tensor* {
+    for (const char* name : names)
+      if (const auto it = parts.find(module + name); it != parts.end()) return it->second.first;
+    return nullptr;
+  };
+  return {first_of({".weight", ".weight_packed", ".blocks"}), first_of({".weight_scale"})};
 }
+
+bool differ(const Tensor* a, const Tensor* b) { return a && b && a->dtype != b->dtype; }
 
 std::string block_of(const std::string& part) { return part.substr(0, part.find('.')); }
 /// Blocks with and without experts have one place in a layer, under several names.
@@ -84,9 +92,9 @@ class Comparison {
     for (const auto& [index, parts] : stack.layers)
       if (index < layers)
         for (const auto& [name, part] : parts) {
-          blocks_[index][place_of(name)] = nullptr;
+          blocks_[index][place_of(name)] = {};
           const std::string block = block_of(name), module = module_of(name);
-          if (module != block) modules_[block][index][module] = nullptr;
+          if (module != block) modules_[block][index][module] = {};
           (module != block ? tensors_[module] : modules_[block])[index][name] = principal(parts, module);
         }
   }
@@ -151,8 +159,9 @@ class Comparison {
   static bool is_less_than_any(const Items& items, const std::vector<const Items*>& sisters, const std::string& item) {
     return std::any_of(sisters.begin(), sisters.end(), [&](const Items* sister) {
       if (!is_part_of(items, *sister)) return false;
-      const Tensor *ours = items.empty() ? nullptr : items.begin()->second, *theirs = sister->at(item);
-      return !ours || !theirs || ours->dtype == theirs->dtype;  // else it is of another precision
+      const Principal ours = items.empty() ? Principal() : items.begin()->second, theirs = sister->at(item);
+      const bool is_of_other_precision = differ(ours.weight, theirs.weight) || differ(ours.scales, theirs.scales);
+      return !is_of_other_precision;
     });
   }
 

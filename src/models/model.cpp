@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/models/families.h"
+#include "src/models/precision.h"
 #include "src/models/router.h"
 
 namespace mxfp4 {
@@ -18,44 +19,17 @@ bool parse_number(std::string_view text, int64_t& out) {
   return error == std::errc() && end == text.data() + text.size() && canonical && out >= 0;
 }
 
-/// Other formats of experts, some of which look similar, recognised by a tensor that only the format has.
-struct Lookalike {
-  const char* part;
-  const char* is;
-};
-constexpr Lookalike lookalikes[] = {
-    {"block.0.mlp.mlp1_weight.blocks", "this is GPT-OSS in OpenAI's own naming (original/); use the repository's root"},
-    {".weight_global_scale", "NVFP4 experts (weight_global_scale), MXFP4 expected"},
-    {".weight_scale_2", "NVFP4 experts (weight_scale_2), MXFP4 expected"},
-    {".weight_shape", "INT4 pack-quantized experts (weight_shape), MXFP4 expected"},
-};
-
 /// One byte per scale, or F32.
 bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
 
 /// The number of columns in `row_elements` elements of a code dtype.
 int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
 
-bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
-  for (const Tensor& t : ck.tensors)
-    for (const Lookalike& l : lookalikes)
-      if (t.name.find(l.part) != std::string::npos) {
-        const bool expert = t.name.find(".experts.") != std::string::npos || l.part[0] != '.';
-        if (expert) return problems.error(ck.where(t), "{}", l.is), true;
-      }
-  return false;
-}
-
-/// The first of the routed experts' weights, for the message that there is nothing to pack; null if there are none.
-const Tensor* first_of_experts(const Checkpoint& ck) {
-  ExpertName name;
-  for (const Tensor& t : ck.tensors) {
-    if (parse_expert(t.name, name) && (name.suffix == "weight" || name.suffix == "weight_packed")) return &t;
-    for (const char* stacked : {".experts.gate_up_proj", ".experts.gate_proj", ".experts.down_proj", ".experts.w13",
-                                ".switch_mlp.gate_proj.weight"})
-      if (t.name.find(stacked) != std::string::npos && !t.name.ends_with("bias")) return &t;
-  }
-  return nullptr;
+/// Whether these are OpenAI's own files of GPT-OSS, whose names no family reads.
+bool refuse_original(const Checkpoint& ck, Problems& problems) {
+  const Tensor* t = ck.find("block.0.mlp.mlp1_weight.blocks");
+  if (t) problems.error(ck.where(*t), "this is GPT-OSS in OpenAI's own naming (original/); use the repository's root");
+  return t != nullptr;
 }
 
 /// Collects the tensors that belong to no layer's experts, in file order.
@@ -87,21 +61,6 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
   }
   if (count)
     model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are copied unchanged", count));
-}
-
-void note_zero_layers(const Checkpoint& ck, Problems& problems) {
-  const Tensor* first = first_of_experts(ck);
-  const Json* q = quantization_config(ck.config);
-  const std::string method = q ? json_string(*q, "quant_method") : "";
-  if (!first)
-    problems.error(ck.dir, "no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected{}",
-                   method.empty() ? "" : fmt::format(", config.json says quant_method {}", printable(method)));
-  else
-    problems.error(ck.dir, "no MXFP4 routed experts found; {} is {}, {}", printable(first->name),
-                   describe(first->dtype, first->shape),
-                   method.empty() ? "and config.json has no quant_method; a checkpoint published in MXFP4 was expected"
-                   : method == "mxfp4" ? "but config.json says quant_method mxfp4"
-                                       : fmt::format("config.json says quant_method {}", printable(method)));
 }
 
 /// The position at which the tensors of a module begin, whose names start with "MODULE.". `tensors` is sorted by name.
@@ -226,14 +185,14 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   model.model_type = config_string(ck.config, "model_type");
   model.attention = {config_count(ck.config, "num_attention_heads", 0),
                      config_count(ck.config, "num_key_value_heads", 0)};
-  if (!ck.complete || refuse_lookalike(ck, problems)) return model;
+  if (!ck.complete || refuse_original(ck, problems)) return model;
   for (const Family& family : families) {
     if (!family.matches(ck)) continue;
     model.family = family.name;
     family.read(ck, options, model, problems);
     break;
   }
-  if (model.layers.empty() && !problems.any()) note_zero_layers(ck, problems);
+  if (model.layers.empty() && !problems.any()) describe_experts(ck, problems);
   std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.index < b.index;
   });
@@ -244,6 +203,7 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   if (problems.any()) return model;
   check_leftovers(ck, model, problems);
   check_routers(ck, model, problems);
+  note_other_precisions(ck, model);
   count_other_linears(ck, model);
   return model;
 }

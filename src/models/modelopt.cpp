@@ -30,8 +30,8 @@ void check_algorithm(const Checkpoint& ck, Problems& problems) {
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  check_algorithm(ck, problems);
   read_spelled_experts(ck, names, "hidden_size", model, problems);
+  if (!model.layers.empty()) check_algorithm(ck, problems);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "src/models/families.h"
 #include "src/models/layer_names.h"
+#include "src/models/precision.h"
 #include "src/models/router.h"
 
 namespace mxfp4 {
@@ -123,20 +124,27 @@ bool is_unknown(const Module& module) {
   });
 }
 
-void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model& model, Problems& problems) {
+/// Whether the module is to be read. Experts of two precisions in one module are a problem.
+bool is_mxfp4(const Checkpoint& ck, std::string_view module, const Precisions& precisions, Problems& problems) {
+  const auto& [last, weight] = *precisions.rbegin();
+  if (precisions.size() == 1) return last.empty();
+  const std::string first = precisions.begin()->first.empty() ? "MXFP4" : precisions.begin()->first;
+  problems.error(ck.where(*weight), "{}, but other experts of {} are {}; experts of a layer in one precision expected",
+                 last, module, first);
+  return false;
+}
+
+void read_separate_experts(const Checkpoint& ck, const std::map<std::string_view, Precisions>& precisions,
+                           const ExpertNames& names, Model& model, Problems& problems) {
   for (const auto& [name, module] : group_by_module(ck, names)) {
+    if (!is_mxfp4(ck, name, precisions.at(name), problems)) continue;
     const auto& experts = module.experts;
     MoeLayer layer;
     layer.module = name;
     const Tensor* first = first_codes(module);
-    const Tensor* shown = is_unknown(module) ? module.largest : first;
-    if (shown && !is_code_dtype(shown->dtype)) {
-      model.notes.push_back(fmt::format("{}: experts are {}, copied unchanged", name, name_of(shown->dtype)));
-      continue;
-    }
     if (is_unknown(module)) {
-      problems.error(ck.where(*shown), "experts' tensors called {}, {} and {} with .{} and .{} expected", names.gate,
-                     names.up, names.down, names.codes, names.scales);
+      problems.error(ck.where(*module.largest), "experts' tensors called {}, {} and {} with .{} and .{} expected",
+                     names.gate, names.up, names.down, names.codes, names.scales);
       continue;
     }
     if (!parse_layer(name, layer.kind, layer.index)) {
@@ -156,9 +164,10 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
   }
 }
 
-/// The names of a checkpoint with separate experts, by the first codes with scales beside them. None if no expert has
-/// both.
-std::optional<ExpertNames> find_expert_names(const Checkpoint& ck) {
+/// The names of a checkpoint with separate experts, by the first MXFP4 codes with scales beside them. None if no expert
+/// has both.
+std::optional<ExpertNames> find_expert_names(const Checkpoint& ck,
+                                             const std::map<std::string_view, Precisions>& precisions) {
   constexpr const char* projections[][3] = {{"w1", "w3", "w2"}, {"gate_proj", "up_proj", "down_proj"}};
   constexpr const char* suffixes[][2] = {
       {"weight_packed", "weight_scale"}, {"weight", "weight_scale"}, {"weight", "scale"},
@@ -166,6 +175,7 @@ std::optional<ExpertNames> find_expert_names(const Checkpoint& ck) {
   ExpertName name;
   for (const Tensor& t : ck.tensors) {
     if (!is_code_dtype(t.dtype) || !parse_expert(t.name, name)) continue;
+    if (!precisions.at(name.module).count("")) continue;
     for (const auto& p : projections)
       for (const auto& s : suffixes) {
         if ((name.proj != p[0] && name.proj != p[1] && name.proj != p[2]) || name.suffix != s[0]) continue;
@@ -186,7 +196,8 @@ bool has_expert_suffix(const Checkpoint& ck, std::string_view suffix) {
 
 void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, const char* hidden, Model& model,
                           Problems& problems) {
-  read_separate_experts(ck, find_expert_names(ck).value_or(usual), model, problems);
+  const auto precisions = precisions_of_experts(ck);
+  read_separate_experts(ck, precisions, find_expert_names(ck, precisions).value_or(usual), model, problems);
   if (model.layers.empty()) return;
   read_settings(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), hidden, intermediate_key(ck.config), problems);

@@ -1,14 +1,19 @@
 """Names, configs and layers that engines load, other than those of the first families."""
 
-from case import Case
-from checkpoint import both, config, mapped, nested, renamed, settings, without
+import re
+
+from case import Case, Result, Wrong, convert_and_verify, lines_of
+from checkpoint import both, config, mapped, merged, nested, renamed, settings, without
 
 CT, QUARK = "qwen3-30b-a3b-ct", "qwen3.5-397b-a17b-quark"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
-NAME, ROWS, CONFIG = (
+NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER = (
     "a router has another name",
     "a router has more rows than experts",
     "the config says MXFP4 in other words",
+    "layers of another precision beside MXFP4",
+    "experts of a layer in several precisions",
+    "experts are of another format",
 )
 
 
@@ -135,4 +140,112 @@ CONFIGS = [
         options=WIDE,
     ),
 ]
-CASES = [*NAMES, *EXTRA, *CONFIGS]
+def as_precision(pattern, precision):
+    """Experts' weights whose names match, in another precision of compressed-tensors."""
+
+    def change(tensors):
+        out = dict(tensors)
+        for name, (dtype, shape, data) in tensors.items():
+            stem, _, last = name.rpartition(".")
+            if not re.search(pattern, name) or ".experts." not in name or "scale" in last or dtype != "U8":
+                continue
+            rows, columns = shape
+            scale = stem + ".weight_scale"
+            if precision == "NVFP4":
+                out[scale] = "F8_E4M3", [rows, columns // 8], b"\x38" * (rows * columns // 8)
+                out[stem + ".weight_global_scale"] = "F32", [1], b"\0\0\x80\x3f"
+            elif precision == "INT4":
+                out[name] = "I32", [rows, columns // 4], data
+                out[scale] = "BF16", [rows, columns // 16], b"\x80\x3f" * (rows * columns // 16)
+                out[stem + ".weight_shape"] = "I64", [2], bytes(16)
+            else:
+                del out[name]
+                whole = (data + data)[: rows * columns * 2]
+                if precision == "BF16":
+                    del out[scale]
+                    out[stem + ".weight"] = "BF16", [rows, columns * 2], b"\x80\x3f" * (rows * columns * 2)
+                else:
+                    kind = "U8" if precision == "MXFP8 stored as U8" else "F8_E4M3"
+                    out[stem + ".weight"] = kind, [rows, columns * 2], bytes(b & 0x7B for b in whole)
+        return out
+
+    return merged(change)
+
+
+def said_once(message):
+    """Converted, with one line that says it."""
+
+    def act(bench):
+        result = convert_and_verify(bench)
+        lines = [line for line in lines_of(bench.run("inspect", "ckpt")) if re.search(message, line)]
+        if len(lines) != 1:
+            raise Wrong(f"{len(lines)} lines of inspect have {message!r}")
+        return Result(result.verdict, [*result.lines, *lines])
+
+    return act
+
+
+def beside(precision, model, layers, message, **more):
+    pattern = rf"layers\.({layers})\."
+    alter = as_precision(pattern, precision)
+    return Case(BESIDE, f"{precision} in layers {layers}", model, alter, "right", message, act=said_once(message), **more)
+
+
+MIXED = [
+    beside("MXFP8", CT, "1|2", r"model.layers.1.mlp.experts and 1 more: experts are MXFP8, copied unchanged", options=WIDE),
+    beside("MXFP8 stored as U8", CT, "0", r"model.layers.0.mlp.experts: experts are MXFP8 stored as U8", options=WIDE),
+    beside("NVFP4", CT, "3", r"model.layers.3.mlp.experts: experts are NVFP4, copied unchanged", options=WIDE),
+    beside("BF16", CT, "0|3", r"model.layers.0.mlp.experts and 1 more: experts are BF16", options=WIDE),
+    beside("MXFP8", QUARK, "0|1", r"layers.0.mlp.experts and 1 more: experts are MXFP8, copied unchanged"),
+    beside("NVFP4", QUARK, "2", r"layers.2.mlp.experts: experts are NVFP4, copied unchanged"),
+]
+
+
+def within(precision, model, pattern, **more):
+    message = rf"{precision}, but other experts of .*layers.\d.mlp.experts are MXFP4"
+    return refused(WITHIN, f"{precision}, {pattern}", model, as_precision(pattern, precision), message, **more)
+
+
+TORN = [
+    within("NVFP4", CT, r"layers.1.*experts.3\.", options=WIDE),
+    within("MXFP8", CT, r"layers.2.*down_proj", options=WIDE),
+    within("BF16", QUARK, r"layers.0.*experts.0\."),
+    within("INT4", QUARK, r"layers.3.*up_proj"),
+]
+
+
+def method(name):
+    return config(lambda says: says["quantization_config"].update(quant_method=name))
+
+
+def gptq(tensors):
+    """Words of codes, scales and zeros as GPTQ and AWQ name them."""
+    out = {}
+    for name, (dtype, shape, data) in tensors.items():
+        stem, _, last = name.rpartition(".")
+        if ".experts." not in name:
+            out[name] = dtype, shape, data
+        elif "scale" in last:
+            out[stem + ".scales"] = "F16", [shape[0], shape[1] // 2], data
+            out[stem + ".qzeros"] = "I32", [shape[0] // 4, shape[1]], data
+        else:
+            out[stem + ".qweight"] = "I32", [shape[0], shape[1] // 4], data
+    return out
+
+
+def of_format(instance, model, alter, message, **more):
+    return refused(OTHER, instance, model, alter, "no MXFP4 routed experts found; .*experts.*" + message, **more)
+
+
+FORMATS = [
+    of_format(
+        "NVFP4", CT, as_precision("", "NVFP4"), r"U8 \[.*, taken for NVFP4, .*quant_method compressed-tensors", options=WIDE
+    ),
+    of_format("NVFP4, by ModelOpt", QUARK, both(as_precision("", "NVFP4"), method("modelopt")), r"NVFP4, .*modelopt"),
+    of_format("MXFP8 stored as U8", QUARK, as_precision("", "MXFP8 stored as U8"), r"taken for MXFP8 stored as U8, .*quark"),
+    of_format("MXFP8", CT, as_precision("", "MXFP8"), r"F8_E4M3 \[.*, taken for MXFP8", options=WIDE),
+    of_format("INT4", CT, as_precision("", "INT4"), r"I32 \[.*, taken for INT4", options=WIDE),
+    of_format("GPTQ", QUARK, both(merged(gptq), method("gptq")), r"taken for GPTQ's or AWQ's INT4, .*quant_method gptq"),
+    of_format("AWQ", CT, both(merged(gptq), method("awq")), r"taken for GPTQ's or AWQ's INT4, .*awq", options=WIDE),
+]
+CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS]

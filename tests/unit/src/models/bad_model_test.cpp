@@ -11,6 +11,8 @@ const std::string shard = "model-1.safetensors: ";
 const std::string experts = "model.layers.0.mlp.experts", gate_up = experts + ".gate_up_proj_",
                   down = experts + ".down_proj_";
 const std::string deep = "layers.0.ffn.experts";
+const std::string in_one_layer =
+    ", but other experts of " + deep + " are MXFP4; experts of a layer in one precision expected";
 
 template <class Change>
 Lines said_to_gpt_oss(Change change) {
@@ -162,14 +164,14 @@ TEST_CASE("DeepSeek experts that are not complete or differ") {
         }) == Lines{shard + w1 + ".weight: I8 [96, 32, 1], [rows, columns/2] expected"});
   CHECK(said_to_deepseek([&](auto& c) {
           reshape(c.at(w1 + ".weight"), Dtype::F8_E4M3, {96, 64});
-        }) == Lines{shard + w1 + ".weight: F8_E4M3 codes, U8, I8 or F4 expected"});
+        }) == Lines{shard + w1 + ".weight: MXFP8" + in_one_layer});
   CHECK(said_to_deepseek([&](auto& c) {
           reshape(c.at(w1 + ".weight"), Dtype::U8, {96, 32});
         }) ==
         Lines{shard + w1 + ".weight: U8 codes and F8_E8M0 scales, the layer's other experts have I8 and F8_E8M0"});
   CHECK(said_to_deepseek([&](auto& c) {
           reshape(c.at(w2 + ".scale"), Dtype::F8_E4M3, {64, 3});
-        }) == Lines{shard + w2 + ".scale: F8_E4M3 scales, U8, F8_E8M0 or F32 expected; looks like NVFP4"});
+        }) == Lines{shard + w2 + ".weight: NVFP4" + in_one_layer});
   CHECK(said_to_deepseek([&](auto& c) {
           for (auto& [name, t] : c.tensors())
             if (name.ends_with(".w2.weight"))
@@ -213,12 +215,9 @@ TEST_CASE("formats that look like MXFP4") {
   const auto said = [](const std::string& suffix) {
     return said_to_deepseek([&](auto& c) { c.tensors()[deep + ".0.w1" + suffix] = make_tensor(Dtype::F32, {}, 0, 9); });
   };
-  CHECK(said(".weight_global_scale") ==
-        Lines{shard + deep + ".0.w1.weight_global_scale: NVFP4 experts (weight_global_scale), MXFP4 expected"});
-  CHECK(said(".weight_scale_2") ==
-        Lines{shard + deep + ".0.w1.weight_scale_2: NVFP4 experts (weight_scale_2), MXFP4 expected"});
-  CHECK(said(".weight_shape") ==
-        Lines{shard + deep + ".0.w1.weight_shape: INT4 pack-quantized experts (weight_shape), MXFP4 expected"});
+  CHECK(said(".weight_global_scale") == Lines{shard + deep + ".0.w1.weight: NVFP4" + in_one_layer});
+  CHECK(said(".weight_scale_2") == Lines{shard + deep + ".0.w1.weight: NVFP4" + in_one_layer});
+  CHECK(said(".weight_shape") == Lines{shard + deep + ".0.w1.weight: INT4" + in_one_layer});
   MadeCheckpoint c;
   c.tensors()["block.0.mlp.mlp1_weight.blocks"] = make_codes(Dtype::U8, {2, 192, 2, 16});
   c.config = {{"num_experts", 2}};

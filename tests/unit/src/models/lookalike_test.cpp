@@ -29,13 +29,13 @@ TEST_CASE("formats that look alike are refused by name") {
     const char* said;
   };
   const Lookalike all[] = {
-      {"weight_packed", "weight_scale", "weight_global_scale", Dtype::U8, Dtype::F8_E4M3, "NVFP4"},
+      {"weight_packed", "weight_scale", "weight_global_scale", Dtype::U8, Dtype::F8_E4M3, "taken for NVFP4"},
       {"weight", "weight_scale", "weight_scale_2", Dtype::U8, Dtype::F8_E4M3, "NVFP4"},
-      {"weight_packed", "weight_scale", "weight_shape", Dtype::I32, Dtype::BF16, "INT4"},
+      {"weight_packed", "weight_scale", "weight_shape", Dtype::I32, Dtype::BF16, "taken for INT4"},
       {"weight_packed", "weight_scale", "", Dtype::I32, Dtype::BF16, "weight_packed is I32 ["},
       {"weight", "weight_scale_inv", "", Dtype::F8_E4M3, Dtype::F32, "weight is F8_E4M3 ["},
       {"weight", "weight_scale", "", Dtype::BF16, Dtype::F32, "weight is BF16 ["},
-      {"weight", "weight_scale", "", Dtype::U8, Dtype::F8_E4M3, "looks like NVFP4"},
+      {"weight", "weight_scale", "", Dtype::U8, Dtype::F8_E4M3, "taken for NVFP4"},
       {"weight", "weight_scale", "", Dtype::U8, Dtype::BF16, "looks like INT4 or FP8"},
   };
   for (const Lookalike& l : all) {
