@@ -73,6 +73,9 @@ inline bool has_halves(const Model& m) { return !m.pairs; }
 inline bool is_converted_as_gpt_oss(const Model& m) { return m.pairs || m.family == "quark"; }
 inline bool is_not_converted_as_gpt_oss(const Model& m) { return !is_converted_as_gpt_oss(m); }
 
+/// Models whose layers vLLM converts without padding them.
+inline bool is_never_padded(const Model& m) { return m.family == "compressed-tensors" || m.family == "auto-round"; }
+
 /// For backends that cannot pad.
 inline std::string refuse_unless_128(const Model&, LayerSize size) {
   if (size.hidden % 128 == 0 && size.intermediate % 128 == 0) return {};

@@ -11,6 +11,7 @@ namespace mxfp4 {
 namespace {
 
 bool is_compressed_tensors(const Model& m) { return has_halves(m) && m.family == "compressed-tensors"; }
+bool is_auto_round(const Model& m) { return has_halves(m) && m.family == "auto-round"; }
 bool is_quark(const Model& m) { return has_halves(m) && m.family == "quark"; }
 
 Backend backend(Range releases, bool (*takes)(const Model&)) {
@@ -32,6 +33,7 @@ Backend backend(Range releases, bool (*takes)(const Model&)) {
 
 }  // namespace
 
-Backends cutlass_mxfp4 = {backend({"0.26.0", ""}, is_compressed_tensors), backend({"0.32.0", ""}, is_quark)};
+Backends cutlass_mxfp4 = {backend({"0.26.0", ""}, is_compressed_tensors), backend({"0.33.0", ""}, is_auto_round),
+                          backend({"0.32.0", ""}, is_quark)};
 
 }  // namespace mxfp4

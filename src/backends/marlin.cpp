@@ -5,9 +5,9 @@
 // halves, gate first. Pad scales are 0x00 in vLLM and 0x7F (1.0) in SGLang, whose buffers are filled with ones from
 // #33500 (2026-08-06) on. The bias parameters have different names. From 0.5.22 on, on SM90 only, SGLang pads the
 // intermediate size of DeepSeek-V4's class to 64 with scales of 0x00 (i64). If hidden is padded too, the layout version
-// is i64-corner. From 0.5.23 on SGLang's pads for Kimi-K3 are zeros (k3). vLLM pads nothing for compressed-tensors.
-// Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and
-// SGLang to 0.5.23 read, the latter's Python converter run.
+// is i64-corner. From 0.5.23 on SGLang's pads for Kimi-K3 are zeros (k3). vLLM pads nothing for compressed-tensors and
+// AutoRound. Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to
+// 0.33.0 and SGLang to 0.5.23 read, the latter's Python converter run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 #include "src/backends/sglang_kimi_k3.h"
@@ -57,13 +57,13 @@ std::string refuse_unless_tiles(const Model&, LayerSize size) {
                      size.hidden, size.intermediate);
 }
 
-/// The method for compressed-tensors makes the same bytes with another function, which does not pad.
+/// The methods for compressed-tensors and AutoRound make the same bytes with another function, which does not pad.
 Backend vllm_unpadded() {
   Backend b = vllm();
   b.layout_version = "unpadded";
   b.multiple = {1, 1};
   b.tested = "sources read";
-  b.takes = [](const Model& m) { return m.family == "compressed-tensors"; };
+  b.takes = is_never_padded;
   b.refuse = refuse_unless_tiles;
   return b;
 }

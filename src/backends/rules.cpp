@@ -20,6 +20,7 @@ constexpr const char* mxfp4_method = "deepseek-v4 deepseek-v4.1 kimi-k3 mimo lin
 
 constexpr const char* oracle = "fused_moe/oracle/mxfp4.py";
 constexpr const char* ct = "compressed_tensors_moe_w4a4_mxfp4.py";
+constexpr const char* inc = "inc/schemes/inc_mxfp4_moe.py";
 constexpr const char* quark = "quark/quark_moe.py";
 constexpr const char* sgl_gpt_oss = "model_overrides/gpt_oss.py";
 constexpr const char* sgl_deepseek = "model_overrides/deepseek_v4.py";
@@ -61,9 +62,11 @@ constexpr Rule vllm[] = {
     {"quark", "gfx942", "aiter-triton", quark, {"0.32.0", ""}, aiter},
     {"quark", every_cuda, "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
     {"quark", "gfx942", "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
+    {"auto-round", from_sm100, "cutlass-mxfp4", inc, {"0.33.0", ""}},
+    {"auto-round", every_cuda, "marlin", inc, {"0.33.0", ""}},
     {"", from_sm100, "cutlass-mxfp4", ct},
     {"", every_cuda, "marlin", ct},
-    {"compressed-tensors", "gfx950", "marlin", ct},
+    {"compressed-tensors auto-round", "gfx950", "marlin", ct},
     {"fused mlx modelopt quark", "gfx950", "aiter-w4a4", quark},
     {"", "cpu", "vllm-cpu", oracle},
 };
@@ -84,6 +87,7 @@ constexpr Rule sglang[] = {
     {"mimo", blackwell, "flashinfer-trtllm", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
     {"mimo", "sm90", "marlin", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
     {"kimi-k3", blackwell, "flashinfer-trtllm", "model_overrides/kimi_k3.py"},
+    {"auto-round", every_cuda, "none", "quantization/auto_round.py", {}, "which reads integers only"},
     {"", "sm90 sm120 sm121", "unset marlin", sgl_marlin},
     {"", older, "unset", sgl_marlin, {}, "which raises below SM90"},
     {"", blackwell, "unset flashinfer-trtllm", "quantization/mxfp4_flashinfer_trtllm_moe.py"},

@@ -8,12 +8,11 @@
 
 namespace mxfp4 {
 
-extern const Family modelslim, mlx, gpt_oss_quark, fused, gpt_oss, deepseek_v41, deepseek_v4, kimi_k3,
+extern const Family modelslim, mlx, gpt_oss_quark, fused, gpt_oss, deepseek_v41, deepseek_v4, kimi_k3, auto_round,
     compressed_tensors, ling, mimo, quark, modelopt;
 
-inline const Family families[] = {modelslim,   mlx,     gpt_oss_quark,      fused, gpt_oss, deepseek_v41,
-                                  deepseek_v4, kimi_k3, compressed_tensors, ling,  mimo,    quark,
-                                  modelopt};
+inline const Family families[] = {modelslim, mlx,        gpt_oss_quark,      fused, gpt_oss, deepseek_v41, deepseek_v4,
+                                  kimi_k3,   auto_round, compressed_tensors, ling,  mimo,    quark,        modelopt};
 
 /// Whether the name of any expert's tensor ends like this ("weight_packed").
 bool has_expert_suffix(const Checkpoint& checkpoint, std::string_view suffix);

@@ -3,9 +3,9 @@
 import re
 
 from case import Case, Result, Wrong, convert_and_verify, lines_of
-from checkpoint import both, config, mapped, merged, nested, renamed, settings, without
+from checkpoint import both, config, mapped, merged, nested, nothing, renamed, settings, without
 
-CT, QUARK = "qwen3-30b-a3b-ct", "qwen3.5-397b-a17b-quark"
+CT, AUTOROUND, QUARK = "qwen3-30b-a3b-ct", "qwen3-30b-a3b-autoround", "qwen3.5-397b-a17b-quark"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
 NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER = (
     "a router has another name",
@@ -119,6 +119,10 @@ EXTRA = [
 ]
 
 
+def quantization(**values):
+    return config(lambda says: says["quantization_config"].update(values))
+
+
 def compression(says):
     says["compression_config"] = says.pop("quantization_config")
 
@@ -128,6 +132,24 @@ def thinker(says):
 
 
 CONFIGS = [
+    right(CONFIG, "AutoRound's", AUTOROUND, nothing, options=WIDE),
+    right(CONFIG, "AutoRound's, type mx_fp4e2m1", AUTOROUND, quantization(data_type="mx_fp4e2m1"), options=WIDE),
+    refused(
+        CONFIG,
+        "AutoRound's, integers",
+        AUTOROUND,
+        quantization(data_type="int"),
+        r"config.json: quantization_config.data_type is 'int', but the experts are MXFP4",
+        options=WIDE,
+    ),
+    refused(
+        CONFIG,
+        "AutoRound's, groups of 16",
+        AUTOROUND,
+        quantization(group_size=16),
+        r"config.json: quantization_config.group_size is 16, 32 expected",
+        options=WIDE,
+    ),
     right(CONFIG, "compression_config", CT, config(compression), options=WIDE),
     right(CONFIG, "compression_config", QUARK, config(compression)),
     right(CONFIG, "thinker_config.text_config", CT, both(nested("text_config"), config(thinker)), options=WIDE),
@@ -194,6 +216,7 @@ def beside(precision, model, layers, message, **more):
 MIXED = [
     beside("MXFP8", CT, "1|2", r"model.layers.1.mlp.experts and 1 more: experts are MXFP8, copied unchanged", options=WIDE),
     beside("MXFP8 stored as U8", CT, "0", r"model.layers.0.mlp.experts: experts are MXFP8 stored as U8", options=WIDE),
+    beside("MXFP8", AUTOROUND, "0|3", r"model.layers.0.mlp.experts and 1 more: experts are MXFP8", options=WIDE),
     beside("NVFP4", CT, "3", r"model.layers.3.mlp.experts: experts are NVFP4, copied unchanged", options=WIDE),
     beside("BF16", CT, "0|3", r"model.layers.0.mlp.experts and 1 more: experts are BF16", options=WIDE),
     beside("MXFP8", QUARK, "0|1", r"layers.0.mlp.experts and 1 more: experts are MXFP8, copied unchanged"),
@@ -212,10 +235,6 @@ TORN = [
     within("BF16", QUARK, r"layers.0.*experts.0\."),
     within("INT4", QUARK, r"layers.3.*up_proj"),
 ]
-
-
-def method(name):
-    return config(lambda says: says["quantization_config"].update(quant_method=name))
 
 
 def gptq(tensors):
@@ -241,11 +260,11 @@ FORMATS = [
     of_format(
         "NVFP4", CT, as_precision("", "NVFP4"), r"U8 \[.*, taken for NVFP4, .*quant_method compressed-tensors", options=WIDE
     ),
-    of_format("NVFP4, by ModelOpt", QUARK, both(as_precision("", "NVFP4"), method("modelopt")), r"NVFP4, .*modelopt"),
+    of_format("NVFP4, by ModelOpt", QUARK, both(as_precision("", "NVFP4"), quantization(quant_method="modelopt")), r"NVFP4, .*modelopt"),
     of_format("MXFP8 stored as U8", QUARK, as_precision("", "MXFP8 stored as U8"), r"taken for MXFP8 stored as U8, .*quark"),
     of_format("MXFP8", CT, as_precision("", "MXFP8"), r"F8_E4M3 \[.*, taken for MXFP8", options=WIDE),
     of_format("INT4", CT, as_precision("", "INT4"), r"I32 \[.*, taken for INT4", options=WIDE),
-    of_format("GPTQ", QUARK, both(merged(gptq), method("gptq")), r"taken for GPTQ's or AWQ's INT4, .*quant_method gptq"),
-    of_format("AWQ", CT, both(merged(gptq), method("awq")), r"taken for GPTQ's or AWQ's INT4, .*awq", options=WIDE),
+    of_format("GPTQ", QUARK, both(merged(gptq), quantization(quant_method="gptq")), r"taken for GPTQ's or AWQ's INT4, .*quant_method gptq"),
+    of_format("AWQ", CT, both(merged(gptq), quantization(quant_method="awq")), r"taken for GPTQ's or AWQ's INT4, .*awq", options=WIDE),
 ]
 CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS]

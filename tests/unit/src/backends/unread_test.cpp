@@ -15,8 +15,9 @@ using namespace mxfp4;
 
 namespace {
 
-constexpr const char* families[] = {"gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3",  "mimo",
-                                    "ling",    "quark",       "fused",         "modelopt", "compressed-tensors"};
+constexpr const char* families[] = {"gpt-oss",   "deepseek-v4", "deepseek-v4.1", "kimi-k3",  "mimo",
+                                    "ling",      "quark",       "fused",         "modelopt", "compressed-tensors",
+                                    "auto-round"};
 
 Model model_of(const std::string& family) {
   Model m;

@@ -51,6 +51,7 @@ TEST_CASE("every published model's structure is recognised") {
       {"minimax-m2.5-quark", "quark", 128, 64, 2, 2},
       {"minimax-m2.7-quark", "quark", 128, 64, 2, 2},
       {"minimax-m3-quark", "quark", 128, 64, 1, 2, 3},
+      {"qwen3-30b-a3b-autoround", "auto-round", 128, 96, 2, 2, 8},
       {"qwen3-30b-a3b-ct", "compressed-tensors", 128, 96, 2, 2, 8},
       {"qwen3-coder-next-quark", "quark", 128, 64, 2, 2},
       {"qwen3.5-397b-a17b-quark", "quark", 128, 64, 2, 2, 6},

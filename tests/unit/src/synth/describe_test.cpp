@@ -58,6 +58,7 @@ TEST_CASE("true sizes equal the published totals") {
       {"kimi-k3", "block_sparse_moe", "U8", 494'592, 1'446'456'066'048},
       {"mimo-v2.6-flash", ".experts.", "U8", 73'081 - 889, 160'859'947'008},
       {"qwen3-30b-a3b-ct", ".experts.", "U8", 36'864, 15'401'484'288},
+      {"qwen3-30b-a3b-autoround", ".experts.", "U8", 36'864, 15'401'484'288},
   };
   std::string model;
   SynthCheckpoint checkpoint;
