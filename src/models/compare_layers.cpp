@@ -30,7 +30,7 @@ Principal principal(const LayerParts& parts, const std::string& module) {
       if (const auto it = parts.find(module + name); it != parts.end()) return it->second.first;
     return nullptr;
   };
-  return {first_of({".weight", ".weight_packed", ".blocks"}), first_of({".weight_scale"})};
+  return {first_of({".weight", ".weight_packed", ".blocks", ""}), first_of({".weight_scale"})};
 }
 
 bool differ(const Tensor* a, const Tensor* b) { return a && b && a->dtype != b->dtype; }
@@ -89,9 +89,13 @@ class Comparison {
   Comparison(const LayerStack& stack, int64_t layers, const std::vector<LayerAttribute>& attributes,
              std::vector<Lack>& lacks)
       : stack_(stack), attributes_(attributes), lacks_(lacks) {
+    std::set<std::string> modules;
+    for (const auto& [index, parts] : stack.layers)
+      for (const auto& [name, part] : parts) modules.insert(module_of(name));
     for (const auto& [index, parts] : stack.layers)
       if (index < layers)
         for (const auto& [name, part] : parts) {
+          if (modules.count(name)) modules_[block_of(name)][index][name] = {};  // a tensor here, a module elsewhere
           blocks_[index][place_of(name)] = {};
           const std::string block = block_of(name), module = module_of(name);
           if (module != block) modules_[block][index][module] = {};

@@ -1,50 +1,76 @@
-// Experts as an engine holds them, gate and up in one tensor of all experts, rows of gate before those of up. vLLM's
-// own parameters, as in a Gemma-4 release:
+// All experts of a layer in one tensor, gate and up together. vLLM's own parameters, as in a Gemma-4 release and
+// Inkling:
 //
-//   MODULE.w13_weight U8 [E, 2I, H/2], .w13_weight_scale [E, 2I, H/32], .w2_weight [E, H, I/2], .w2_weight_scale,
+//   MODULE.w13_weight U8 [E, 2I, H/2], .w13_weight_scale U8 [E, 2I, H/32], .w2_weight [E, H, I/2], .w2_weight_scale,
 //   optional .w13_bias, .w2_bias
 //
-// Third-party DeepSeek-V4:
+// Third-party DeepSeek-V4 has MODULE.w13.weight and .w13.scale. transformers' own names are MODULE.gate_up_proj and
+// .down_proj, with suffixes of compressed-tensors or Quark; Granite's are MODULE.input_linear and .output_linear.
 //
-//   MODULE.w13.weight, .w13.scale, .w2.weight, .w2.scale
-//
-// Other model types have the same names with rows in pairs, for example Inkling, whose config says so. Source:
-// llama.cpp #24738 (the scales' names are inferred), loaders of DeepSeek-V4 conversions, vLLM models/inkling.
+// Inkling stores rows in pairs, which engines take apart, so pairs in storage do not make Model::pairs. Its scales may
+// be [E * 2I, H/32]. Source: vLLM 0.33.0 models/inkling/amd/moe.py (Quark) and nvidia/model.py (compressed-tensors'
+// spellings), granitemoehybrid.py, fused_moe/routed_experts.py; llama.cpp #24738 (Gemma-4; the scales' names are
+// inferred); loaders of DeepSeek-V4 conversions; transformers 5.24.0 (chunk(2) of gate_up_proj).
 #include "src/models/families.h"
 
 namespace mxfp4 {
 
 namespace {
 
-constexpr StackedNames spellings[] = {{".w13", ".w2", "_weight", "_weight_scale", "_bias"},
-                                      {".w13", ".w2", ".weight", ".scale", ".bias"}};
+constexpr StackedNames spellings[] = {
+    {".w13", ".w2", "_weight", "_weight_scale", "_bias"},
+    {".w13", ".w2", "_weight", "_weight.scale", "_bias"},
+    {".w13", ".w2", "_weight.weight_packed", "_weight.weight_scale", "_bias"},
+    {".w13", ".w2", "_weight_packed", "_weight_scale", "_bias"},
+    {".w13", ".w2", ".weight", ".scale", ".bias"},
+    {".gate_up_proj", ".down_proj", ".weight_packed", ".weight_scale", ".bias"},
+    {".gate_up_proj", ".down_proj", "_packed", "_scale", "_bias"},
+    {".gate_up_proj", ".down_proj", ".weight", ".weight_scale", ".bias"},
+    {".gate_up_proj", ".down_proj", "", "_weight_scale", "_bias"},
+    {".gate_up_proj", ".down_proj", "", "_scale", "_bias"},
+    {".input_linear", ".output_linear", ".weight", ".weight_scale", ".bias"},
+    {".input_linear", ".output_linear", ".weight_packed", ".weight_scale", ".bias"},
+};
 
-bool is_w13(const Tensor& t, const StackedNames& names) {
-  return is_code_dtype(t.dtype) && t.shape.size() > 2 && t.name.ends_with(std::string(names.w13) + names.codes);
+/// Types whose engines split these rows into two halves.
+const KnownOrders known = {.pairs = {"inkling_mm_model", "inkling_model"},
+                           .halves = {"deepseek_v4", "deepseek_v41", "gemma4", "gemma4_text", "qwen3_moe", "qwen3_next",
+                                      "qwen3_vl_moe", "qwen3_5_moe", "granitemoe", "afmoe", "granitemoehybrid",
+                                      "glm4_moe", "deepseek_v3", "hy_v3", "granitemoeshared"}};
+
+/// The module of w13's codes with scales beside them; empty for any other tensor.
+std::string module_of_w13(const Checkpoint& ck, const Tensor& t, const StackedNames& names) {
+  const std::string end = std::string(names.w13) + names.codes;
+  if (!is_code_dtype(t.dtype) || t.shape.size() < 3 || !t.name.ends_with(end)) return {};
+  const std::string module = t.name.substr(0, t.name.size() - end.size());
+  const Tensor* scales = ck.find(module + names.w13 + names.scales);
+  const bool has_groups = scales && !scales->shape.empty() && scales->dtype != Dtype::F8_E4M3;
+  return has_groups && !ck.find(module + names.w13 + "_weight_scale_2") ? module : std::string();
 }
 
-bool matches(const Checkpoint& ck) {
+/// What the checkpoint calls gate and up: "w13"; empty if it has no such layers.
+std::string name_of_w13(const Checkpoint& ck) {
   for (const Tensor& t : ck.tensors)
     for (const StackedNames& names : spellings)
-      if (is_w13(t, names)) return true;
-  return false;
+      if (!module_of_w13(ck, t, names).empty()) return names.w13 + 1;
+  return {};
 }
+
+bool matches(const Checkpoint& ck) { return !name_of_w13(ck).empty(); }
 
 void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
   if (model.model_type.starts_with("deepseek_v4")) model.family = "deepseek-v4 fused";
-  const KnownOrders known{.pairs = {}, .halves = {"deepseek_v4", "deepseek_v41", "gemma4", "gemma4_text"}};
-  const auto pairs = stored_in_pairs(ck, options, known, "w13", problems);
+  const auto pairs = stored_in_pairs(ck, options, known, name_of_w13(ck).c_str(), problems);
   if (!pairs) return;
-  model.pairs = *pairs;
   for (const StackedNames& names : spellings)
     for (const Tensor& t : ck.tensors) {
-      if (!is_w13(t, names)) continue;
       MoeLayer layer;
-      layer.module = t.name.substr(0, t.name.size() - std::string_view(names.codes).size() - 4);
+      layer.module = module_of_w13(ck, t, names);
+      if (layer.module.empty()) continue;
       if (!parse_layer(layer.module, layer.kind, layer.index))
         problems.error(ck.where(t), "no layer number in the name");
       else
-        read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);
+        read_stacked_layer(ck, names, std::move(layer), *pairs, model, problems);
     }
   if (model.layers.empty()) return;
   read_settings(ck, model, problems);

@@ -69,6 +69,13 @@ std::vector<Tensor>::const_iterator first_of_module(const Checkpoint& ck, const 
                           [](const Tensor& t, const std::string& name) { return t.name < name; });
 }
 
+/// Whether engines read a tensor among the experts only if it is one of them: not scales of activations, the router
+/// that Granite has there, and the shape that Inkling's experts had before they were packed.
+bool is_unread(const Tensor& t, const MoeLayer& layer) {
+  const std::string_view name = std::string_view(t.name).substr(layer.module.size());
+  return name.find(".input_") == name.npos && !name.starts_with(".router.") && !name.ends_with(".original_shape");
+}
+
 /// Reports tensors among a layer's experts that no engine would look for after packing. Scales of activations are left,
 /// since engines read them.
 void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problems) {
@@ -78,7 +85,7 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
     const Tensor* first = nullptr;
     for (auto t = first_of_module(ck, layer.module); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
          ++t)
-      if (rest.count(&*t) && t->name.find(".input_") == t->name.npos && count++ == 0) first = &*t;
+      if (rest.count(&*t) && is_unread(*t, layer) && count++ == 0) first = &*t;
     if (count) problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {})", count, layer.module);
   }
 }

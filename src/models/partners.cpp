@@ -128,7 +128,7 @@ class Partners {
   static bool has_matrix(const LayerParts& parts, const std::string& module) {
     for (const char* name : {".weight", ".weight_packed", ".blocks", ".qweight", ".w_q"})
       if (parts.count(module + name)) return true;
-    return false;
+    return parts.count(module) > 0;  // "experts.w13_weight" beside "experts.w13_weight.scale"
   }
   static bool has_scale(const LayerParts& parts, const std::string& module) {
     return std::any_of(parts.lower_bound(module + "."), parts.lower_bound(module + "/"),

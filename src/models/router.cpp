@@ -10,8 +10,9 @@ namespace mxfp4 {
 
 namespace {
 
-/// Beside the experts, or beside the module that holds only them (Gemma-4: layers.N.moe.experts, layers.N.router.proj).
-/// Sources: loaders of vLLM 0.33.0 (gpt_oss, afmoe, hy_v3, hy_v4, gemma4, granitemoe, longcat_flash) and SGLang 0.5.23.
+/// In the module (Granite's block_sparse_moe), beside it, or beside the module that holds only them (Gemma-4:
+/// layers.N.moe.experts, layers.N.router.proj). Sources: loaders of vLLM 0.33.0 (gpt_oss, afmoe, hy_v3, hy_v4, gemma4,
+/// granitemoe, longcat_flash) and SGLang 0.5.23.
 constexpr const char* routers[] = {
     ".gate.weight",               // most
     ".router.weight",             // GPT-OSS, Granite in new names, Muse Spark
@@ -60,7 +61,7 @@ int64_t rows_without_experts(const Json& config) {
 }
 
 FoundRouter find_router(const Checkpoint& ck, const std::string& module) {
-  for (std::string parent = module.substr(0, module.rfind('.')); !parent.empty(); parent = module_above(parent))
+  for (std::string parent = module; !parent.empty(); parent = module_above(parent))
     for (const char* router : routers)
       if (const Tensor* t = ck.find(parent + router)) return {t, parent, router};
   return {};

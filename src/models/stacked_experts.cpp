@@ -33,7 +33,9 @@ bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::st
   s.experts = b[0];
   s.n = b[1];
   const int64_t row_elements = s.blocks->bytes == 0 ? 0 : in_groups ? b[2] * b[3] : b[2];
-  s.k = check_pair(ck, *s.blocks, {b[0], b[1]}, row_elements, *s.scales, problems);
+  const bool is_flat = s.scales->shape.size() == 2;  // Quark's converter: [experts * rows, columns/32]
+  const std::vector<int64_t> rows = is_flat ? std::vector<int64_t>{b[0] * b[1]} : std::vector<int64_t>{b[0], b[1]};
+  s.k = check_pair(ck, *s.blocks, rows, row_elements, *s.scales, problems);
   if (s.k > 0 && s.bias && (s.bias->dtype != Dtype::BF16 || s.bias->shape != std::vector<int64_t>{s.experts, s.n}))
     return problems.error(ck.where(*s.bias), "{}, BF16 [{}, {}] expected", describe(s.bias->dtype, s.bias->shape),
                           s.experts, s.n),

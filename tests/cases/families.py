@@ -3,17 +3,18 @@
 import re
 
 from case import Case, Result, Wrong, convert_and_verify, lines_of
-from checkpoint import both, config, mapped, merged, nested, nothing, renamed, settings, without
+from checkpoint import both, config, fused, mapped, merged, nested, nothing, renamed, settings, without
 
 CT, AUTOROUND, QUARK = "qwen3-30b-a3b-ct", "qwen3-30b-a3b-autoround", "qwen3.5-397b-a17b-quark"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
-NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER = (
+NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER, STACKED = (
     "a router has another name",
     "a router has more rows than experts",
     "the config says MXFP4 in other words",
     "layers of another precision beside MXFP4",
     "experts of a layer in several precisions",
     "experts are of another format",
+    "all experts of a layer in one tensor",
 )
 
 
@@ -267,4 +268,123 @@ FORMATS = [
     of_format("GPTQ", QUARK, both(merged(gptq), quantization(quant_method="gptq")), r"taken for GPTQ's or AWQ's INT4, .*quant_method gptq"),
     of_format("AWQ", CT, both(merged(gptq), quantization(quant_method="awq")), r"taken for GPTQ's or AWQ's INT4, .*awq", options=WIDE),
 ]
-CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS]
+def stacked(w13, w2, codes, scales):
+    """Experts as `fused` makes them, in other names."""
+    return both(
+        merged(fused),
+        renamed(r"experts\.(w13|w2)_weight$", rf"experts.\1{codes}"),
+        renamed(r"experts\.(w13|w2)_weight_scale$", rf"experts.\1{scales}"),
+        renamed(r"experts\.w13", "experts." + w13),
+        renamed(r"experts\.w2", "experts." + w2),
+    )
+
+
+def flat(dtype, shape, data):
+    return dtype, [shape[0] * shape[1], shape[2]], data
+
+
+def transposed(dtype, shape, data):
+    return dtype, [shape[0], shape[2], shape[1]], data
+
+
+def with_shapes(tensors):
+    """What Inkling's converter leaves beside the experts, and the shared sinks."""
+    shapes = {n + ".original_shape": ("I64", [3], bytes(24)) for n in tensors if n.endswith("_weight")}
+    amax = {n + ".input_amax": ("F32", [1], b"\0\0\x80\x3f") for n in tensors if n.endswith("w13_weight")}
+    sinks = {re.sub("gate.weight$", "shared_experts.shared_w13_weight", n) for n in tensors if n.endswith("gate.weight")}
+    return {**tensors, **shapes, **amax, **{n: ("BF16", [2, 4, 128], bytes(b"\x80\x3f" * 1024)) for n in sinks}}
+
+
+def first_in_bf16(tensors):
+    out = {n: v for n, v in tensors.items() if not re.search(r"layers\.0\..*experts.*scale", n)}
+    for name, (dtype, shape, data) in tensors.items():
+        if re.search(r"layers\.0\..*\.experts\.w\d+_weight$", name):
+            out[name] = "BF16", [*shape[:2], shape[2] * 2], b"\x80\x3f" * len(data) * 2
+    return out
+
+
+SINKS = {"shared_expert_sink": True, "n_shared_experts": 2}
+INKLING = both(
+    merged(fused),
+    renamed(r"(w13|w2)_weight_scale$", r"\1_weight.scale"),
+    mapped(r"w\d+_weight.scale$", flat),
+    with_rows(2),
+    merged(with_shapes),
+    renamed(r"^model\.", "model.llm."),
+    renamed(r"llm\.embed_tokens", "llm.embed"),
+    renamed(r"^lm_head", "model.llm.unembed"),
+    type_of("inkling_mm_model", n_routed_experts=8, **SINKS),
+)
+INKLING_BY_AUTOROUND = both(
+    stacked("w13", "w2", "_weight.weight_packed", "_weight.weight_scale"), type_of("inkling_mm_model")
+)
+PACKED = stacked("gate_up_proj", "down_proj", ".weight_packed", ".weight_scale")
+GRANITE = both(
+    stacked("input_linear", "output_linear", ".weight", ".weight_scale"),
+    renamed(r"\.mlp\.experts\.", ".block_sparse_moe."),
+    renamed(r"\.mlp\.gate\.weight$", ".block_sparse_moe.router.layer.weight"),
+    type_of("granitemoehybrid", intermediate_size=128),
+)
+GEMMA = both(merged(fused), renamed(r"\.mlp\.experts\.", ".experts."), router(".router.proj.weight"), type_of("gemma4_text"))
+ALL = [
+    right(STACKED, "Inkling, by Quark", CT, INKLING, options=WIDE),
+    Case(
+        STACKED,
+        "Inkling, the first layer in BF16",
+        CT,
+        both(INKLING, merged(first_in_bf16)),
+        "right",
+        r"model.llm.layers.0.mlp.experts: experts are BF16, copied unchanged",
+        act=said_once("experts are BF16"),
+        options=WIDE,
+    ),
+    right(STACKED, "Inkling, by AutoRound", AUTOROUND, INKLING_BY_AUTOROUND, options=WIDE),
+    right(STACKED, "gate_up_proj of compressed-tensors", CT, PACKED, options=WIDE),
+    right(STACKED, "gate_up_proj of AutoRound", AUTOROUND, PACKED, options=WIDE),
+    right(STACKED, "Granite's input_linear", CT, GRANITE, options=WIDE),
+    right(STACKED, "Gemma-4's w13", CT, GEMMA, options=WIDE),
+    refused(
+        STACKED,
+        "Inkling, other numbers of scales",
+        CT,
+        both(INKLING, mapped(r"w13_weight.scale$", lambda d, s, b: (d, [s[0], s[1] * 2], b * 2))),
+        r"w13_weight.scale: U8 \[2048, 8\] for codes U8 \[8, 256, 64\], \[2048, 4\] expected; one scale per 16 is NVFP4",
+        options=WIDE,
+    ),
+    refused(
+        STACKED,
+        "Inkling, --gate-up says halves",
+        CT,
+        both(INKLING, settings(inference_moe_w13_interleaved=True)),
+        r"inference_moe_w13_interleaved is true, but --gate-up is concatenated",
+        options=WIDE,
+        convert=("--gate-up", "concatenated"),
+        inspect=("--gate-up", "concatenated"),
+    ),
+    refused(
+        STACKED,
+        "gate_up_proj, no order",
+        CT,
+        both(PACKED, type_of("my_moe")),
+        r"model_type 'my_moe' does not say the order of gate and up rows in gate_up_proj",
+        options=WIDE,
+    ),
+    refused(
+        STACKED,
+        "gate_up_proj, transposed scales",
+        AUTOROUND,
+        both(PACKED, mapped(r"gate_up_proj.weight_scale", transposed)),
+        r"gate_up_proj.weight_scale: U8 \[8, 4, 256\] for codes U8 \[8, 256, 64\], \[8, 256, 4\] expected",
+        options=WIDE,
+    ),
+    refused(
+        STACKED,
+        "Granite, no gate rows",
+        CT,
+        both(GRANITE, mapped("input_linear", lambda d, s, b: (d, [s[0], s[1] // 2, s[2]], b[: len(b) // 2]))),
+        r"output_linear.weight: U8 \[8, 128, 64\] does not fit gate and up's U8 \[8, 128, 64\]",
+        options=WIDE,
+    ),
+    refused(STACKED, "Gemma-4, no down matrices", CT, both(GEMMA, without("w2_weight")), r"w2_weight: missing", options=WIDE),
+]
+CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS, *ALL]

@@ -187,6 +187,32 @@ TEST_CASE("gate and up fused by an engine, and stacked") {
   }
 }
 
+TEST_CASE("Inkling's rows are pairs, which engines take apart; its scales are flat") {
+  const TempDir dir;
+  HandMade ck(dir / "in", {{"model_type", "inkling_mm_model"},
+                           {"n_shared_experts", 2},
+                           {"shared_expert_sink", true},
+                           {"quantization_config", {{"quant_method", "quark"}}}});
+  const std::string module = "model.llm.layers.1.mlp.experts";
+  ck.add(module + ".w13_weight", Dtype::U8, {2, 64, 32});
+  ck.add(module + ".w13_weight.scale", Dtype::U8, {128, 2});
+  ck.add(module + ".w13_weight.original_shape", Dtype::I64, {3});
+  ck.add(module + ".w2_weight", Dtype::U8, {2, 64, 16});
+  ck.add(module + ".w2_weight.scale", Dtype::U8, {128, 1});
+  ck.add("model.llm.layers.1.mlp.gate.weight", Dtype::BF16, {4, 64});
+  Problems problems;
+  const Model m = ck.model(problems);
+  CHECK(first_error(problems) == "");
+  REQUIRE(m.layers.size() == 1);
+  CHECK_FALSE(m.pairs);
+  const Expert& second = m.layers[0].experts[1];
+  CHECK(second.gate.codes.stride == 64);
+  CHECK(second.up.codes.offset == 32);
+  CHECK(second.up.scales.piece == 64 * 2);
+  CHECK(second.up.scales.offset == 2);
+  CHECK(second.down.scales.piece == 64);
+}
+
 TEST_CASE("the order of gate and up rows in one tensor is never assumed") {
   struct Fused {
     const char *w13, *w2, *codes, *scales;
