@@ -1,4 +1,4 @@
-// compressed-tensors' mxfp4-pack-quantized (Qwen3-MoE, MiniMax, GLM and others by llm-compressor and AutoRound):
+// compressed-tensors' mxfp4-pack-quantized (Qwen3-MoE, GLM, Hy3, AFMoE, Gemma-4, LongCat, MiniMax, by llm-compressor):
 //
 //   MODULE.E.gate_proj|up_proj|down_proj.weight_packed U8 [n, k/2], .weight_scale U8 [n, k/32]
 //

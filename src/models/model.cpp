@@ -69,8 +69,8 @@ std::vector<Tensor>::const_iterator first_of_module(const Checkpoint& ck, const 
                           [](const Tensor& t, const std::string& name) { return t.name < name; });
 }
 
-/// Whether engines read a tensor among the experts only if it is one of them: not scales of activations, the router
-/// that Granite has there, and the shape that Inkling's experts had before they were packed.
+/// Whether no engine reads a tensor among the experts unless it is one of them. Scales of activations are read, and the
+/// router that Granite has there. Inkling's original_shape tells the shape before packing.
 bool is_unread(const Tensor& t, const MoeLayer& layer) {
   const std::string_view name = std::string_view(t.name).substr(layer.module.size());
   return name.find(".input_") == name.npos && !name.starts_with(".router.") && !name.ends_with(".original_shape");

@@ -70,7 +70,9 @@ class Partners {
         is_gated = is_gated || (modules.count("gate_proj") && modules.count("up_proj"));
       }
     for (const auto& [parent, modules] : of_any) {
-      for (const Partner& p : partners) require(parent, modules, p.has, p.needs);
+      const bool is_gated_attention = contains_any(parent, {"attn", "attention"});  // AFMoE: gate_proj alone
+      for (const Partner& p : partners)
+        if (!is_gated_attention || std::string_view(p.has) != "gate_proj") require(parent, modules, p.has, p.needs);
       if (modules.count("w1") && parent.ends_with("experts.*")) require(parent, modules, "w2", {"w3", "v1"});
       if (is_gated && modules.count("down_proj"))
         require(parent, modules, "up_proj", {"gate_proj"}),
@@ -94,6 +96,7 @@ class Partners {
         const std::string module = module_of(name), last = name.substr(module.size() + (module.size() < name.size()));
         const bool is_router = (module.ends_with(".gate") || module.ends_with(".router")) && !has_inner(parts, module);
         if (is_known(module)) continue;
+        if (last == "scale" && has_inner(parts, module)) continue;  // of the input: Gemma-4's router
         if ((is_router || last == "bias" || is_scale(last)) && !has_matrix(parts, module))
           layers[{module + ".weight", fmt::format("missing beside {}", last)}].push_back(index);
         else if (is_quantized(name, part) && scaled.count(part.first->dtype) && !has_scale(parts, module))

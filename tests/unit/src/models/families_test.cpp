@@ -40,13 +40,18 @@ TEST_CASE("every published model's structure is recognised") {
       {"deepseek-v4-pro-quark", "deepseek-v4", 128, 128, 3, 2},
       {"deepseek-v4.1-flash", "deepseek-v4.1", 128, 96, 5, 2},
       {"deepseek-r1-0528-quark", "quark", 128, 64, 1, 2},
+      {"gemma-4-26b-a4b-ct", "compressed-tensors", 128, 64, 2, 2},
       {"glm-5.1-quark", "quark", 128, 64, 1, 2, 3},
       {"glm-5.2-quark", "quark", 128, 64, 1, 2, 3, "model.layers.2.mlp.experts: experts are BF16, copied unchanged"},
       {"glm-5.3-flash-quark", "quark", 128, 64, 1, 2, 3,
        "model.language_model.layers.2.mlp.experts: experts are F8_E4M3, copied unchanged"},
+      {"hy3-ct", "compressed-tensors", 128, 64, 1, 2},
+      {"inkling-quark", "fused", 128, 64, 1, 2, 0,
+       "model.llm.layers.0.mlp.experts: experts are BF16, copied unchanged"},
       {"kimi-k2.5-quark", "quark", 128, 64, 1, 2},
       {"kimi-k3", "kimi-k3", 64, 96, 1, 2},
       {"ling", "ling", 128, 64, 1, 2},
+      {"longcat-flash-ct", "compressed-tensors", 128, 64, 2, 2},
       {"mimo-v2.6-flash", "mimo", 128, 64, 1, 2},
       {"minimax-m2.5-quark", "quark", 128, 64, 2, 2},
       {"minimax-m2.7-quark", "quark", 128, 64, 2, 2},
@@ -55,6 +60,7 @@ TEST_CASE("every published model's structure is recognised") {
       {"qwen3-30b-a3b-ct", "compressed-tensors", 128, 96, 2, 2, 8},
       {"qwen3-coder-next-quark", "quark", 128, 64, 2, 2},
       {"qwen3.5-397b-a17b-quark", "quark", 128, 64, 2, 2, 6},
+      {"trinity-mini-ct", "compressed-tensors", 128, 64, 1, 2},
   };
   CHECK(std::size(all) == synth_models().size());
   for (const Expected& x : all) {
