@@ -19,6 +19,14 @@ Activation read_activation(const Json& config, bool pairs) {
           .limit = config_number(config, "swiglu_limit", 7)};
 }
 
+/// Whether `json` says `key` is true somewhere, at any depth.
+bool says(const Json& json, const char* key) {
+  if (json.is_object())
+    if (const auto it = json.find(key); it != json.end() && it->is_boolean()) return it->get<bool>();
+  return json.is_structured() &&
+         std::any_of(json.begin(), json.end(), [&](const Json& child) { return says(child, key); });
+}
+
 /// The number of experts that a token goes to.
 int64_t chosen_experts(const Json& config) {
   for (const char* key :
@@ -42,6 +50,9 @@ void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
     problems.error(config_name,
                    "routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected");
   model.activation = read_activation(ck.config, model.pairs);
+  if (says(ck.config, "use_post_expert_norm"))  // of Muse Spark
+    model.notes.push_back(
+        fmt::format("{} says use_post_expert_norm; verify computes experts without the norm behind them", config_name));
   model.router = {config_string(ck.config, "scoring_func", "softmax"), chosen_experts(ck.config), true,
                   config_number(ck.config, "routed_scaling_factor", 1)};
 }

@@ -7,7 +7,7 @@ from checkpoint import both, config, fused, mapped, merged, nested, nothing, ren
 
 CT, AUTOROUND, QUARK = "qwen3-30b-a3b-ct", "qwen3-30b-a3b-autoround", "qwen3.5-397b-a17b-quark"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
-NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER, STACKED = (
+NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER, STACKED, NORM = (
     "a router has another name",
     "a router has more rows than experts",
     "the config says MXFP4 in other words",
@@ -15,6 +15,7 @@ NAME, ROWS, CONFIG, BESIDE, WITHIN, OTHER, STACKED = (
     "experts of a layer in several precisions",
     "experts are of another format",
     "all experts of a layer in one tensor",
+    "a norm follows each expert",
 )
 
 
@@ -387,4 +388,10 @@ ALL = [
     ),
     refused(STACKED, "Gemma-4, no down matrices", CT, both(GEMMA, without("w2_weight")), r"w2_weight: missing", options=WIDE),
 ]
-CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS, *ALL]
+MUSE = {"moe": {"use_post_expert_norm": True}}
+BEHIND = r"config.json says use_post_expert_norm; verify computes experts without the norm behind them"
+NORMS = [
+    Case(NORM, "Muse Spark's config", QUARK, settings(**MUSE), "right", BEHIND, act=said_once(BEHIND)),
+    Case(NORM, "in text_config", CT, settings(text_config=MUSE), "right", BEHIND, act=said_once(BEHIND), options=WIDE),
+]
+CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS, *ALL, *NORMS]
