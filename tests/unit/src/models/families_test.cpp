@@ -214,9 +214,9 @@ TEST_CASE("Inkling's rows are pairs, which engines take apart; its scales are fl
   const Expert& second = m.layers[0].experts[1];
   CHECK(second.gate.codes.stride == 64);
   CHECK(second.up.codes.offset == 32);
-  CHECK(second.up.scales.piece == 64 * 2);
+  CHECK(second.up.scales.piece.offset == 64 * 2);
   CHECK(second.up.scales.offset == 2);
-  CHECK(second.down.scales.piece == 64);
+  CHECK(second.down.scales.piece.offset == 64);
 }
 
 TEST_CASE("the order of gate and up rows in one tensor is never assumed") {
