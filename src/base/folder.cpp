@@ -80,10 +80,10 @@ Folder Folder::open(const std::string& path) {
   return folder;
 }
 
-Folder Folder::again() const {
+Folder Folder::again(std::string path) const {
   const int fd = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) fail_errno(path(), "cannot open", errno);
-  return Folder(Fd(fd, path()));
+  if (fd < 0) fail_errno(path, "cannot open", errno);
+  return Folder(Fd(fd, std::move(path)));
 }
 
 std::string Folder::lasting_path() const {

@@ -32,8 +32,9 @@ class Folder {
   /// Opens a folder by its path, through links. If that fails, the result holds nothing and errno has the reason.
   static Folder try_open(const std::string& path);
 
-  /// The same folder under a second descriptor.
-  Folder again() const;
+  /// The same folder under a second descriptor, and on request with another path for messages.
+  Folder again() const { return again(path()); }
+  Folder again(std::string path) const;
 
   explicit operator bool() const { return bool(fd_); }
   /// The path by which it was opened: for messages.

@@ -112,6 +112,8 @@ Leftovers find_at(const std::string& path) {
     auto beside = find_leftovers(dir, owned_files, out.filename().string());
     if (!beside.empty() || !dir.has(out.filename().string())) return {std::move(dir), std::move(beside)};
   }
+  if (fs::is_symlink(fs::symlink_status(out, ec)))  // it may be an OUT, in whose place another user put the link
+    fail(ErrorKind::usage, "{}: is a link; use its target instead", path);
   const fs::path folder = fs::canonical(path, ec);
   if (ec) fail_errno(path, "cannot read", ec.value());
   Folder dir = Folder::open(folder.string());

@@ -237,7 +237,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   if (earlier.is_same) return leave_as_it_is(options, p.plan, *in.place);
   refuse_what_is_in_the_way(options, *in.place, earlier.differs);
   refuse_to_replace(options, p.plan, in, earlier.differs);
-  const ContentsCache cache(in.files);
+  ContentsCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p.plan, devices);
   to.check(p.plan);  // before leftovers of an earlier run are removed
@@ -355,13 +355,15 @@ void settle_names(ConvertOptions& o) {
 }
 
 Json convert(const ConvertOptions& options) {
-  refuse_link(options.out);
   check_sync(options);
   if (!options.layout.empty())  // reports errors in these options first
     read_layout_of(options);
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
-  if (options.dry_run) return convert_to(options, {});
+  if (options.dry_run) {
+    refuse_link(options.out);
+    return convert_to(options, {});
+  }
   const Place place = place_of(options.out);
   std::optional<MergeClaim> claim;  // claims the existing parts
   if (!options.part) claim.emplace(place, options.out);

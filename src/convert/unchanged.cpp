@@ -36,6 +36,13 @@ std::string cache_dir() {
   return home && *home == '/' ? std::string(home) + "/.cache/mxfp4-pack" : "";
 }
 
+/// The state of the file that was opened as this shard; none if its path has another file, or for a packed source.
+std::optional<struct stat> state_again(const Shard& shard) try {
+  return open_again(shard).stat();
+} catch (const Error&) {
+  return {};
+}
+
 /// What a manifest says of a recipe, as far as it is compared: of an engine's release only the layout version counts.
 Recipe recipe_in(const ManifestOptions& options, const std::string& layout_version) {
   Recipe recipe;
@@ -127,7 +134,7 @@ std::string difference_of_set(const Plan& plan, const ManifestOptions& options, 
 }
 
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads) {
-  const ContentsCache cache(files);
+  ContentsCache cache(files);
   if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;
   const Checksums sums = read_sums(plan, source, threads, std::vector<bool>(plan.jobs.size(), true));
   const std::string fingerprint = fingerprint_of(plan, source_checksums(plan, sums));
@@ -136,7 +143,7 @@ bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files
 }
 
 std::string damaged_tensor(const PackedCheckpoint& out, int threads) {
-  const ContentsCache cache(out.files);
+  ContentsCache cache(out.files);
   if (cache.find() == out.manifest.own_checksum) return {};
   const SetReport report = check_checksums(out, threads, PageCache::no);
   if (!report.problems.empty()) return report.problems.front().first;
@@ -145,22 +152,19 @@ std::string damaged_tensor(const PackedCheckpoint& out, int threads) {
 }
 
 ContentsCache::ContentsCache(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
-  for (const Shard& s : checkpoint.shards) {
-    struct stat now;
-    if (::stat(s.path.c_str(), &now) != 0) return;  // a packed source
-    newest_ = std::max(newest_, nanoseconds(now.st_ctim));
-  }
   key_ = key();
+  if (key_.empty()) return;
   if (const std::string dir = cache_dir(); !dir.empty()) path_ = dir + "/" + key_;
 }
 
-std::string ContentsCache::key() const {
+std::string ContentsCache::key() {
   std::string text = MXFP4_VERSION;
   for (const Shard& s : checkpoint_.shards) {
-    struct stat now;
-    if (::stat(s.path.c_str(), &now) != 0) return {};
-    text += fmt::format("\n{} {} {} {} {} {}", s.name, now.st_dev, now.st_ino, now.st_size, nanoseconds(now.st_mtim),
-                        nanoseconds(now.st_ctim));
+    const auto now = state_again(s);
+    if (!now) return {};
+    newest_ = std::max(newest_, nanoseconds(now->st_ctim));
+    text += fmt::format("\n{} {} {} {} {} {}", s.name, now->st_dev, now->st_ino, now->st_size,
+                        nanoseconds(now->st_mtim), nanoseconds(now->st_ctim));
   }
   return checksum_of(text);
 }
@@ -178,10 +182,10 @@ std::string ContentsCache::find() const {
   return whole ? text.substr(0, 32) : "";
 }
 
-void ContentsCache::put(const std::string& checksum) const {
+void ContentsCache::put(const std::string& checksum) {
   timespec now;
   ::clock_gettime(CLOCK_REALTIME, &now);
-  if (path_.empty() || newest_ + 2 * second > nanoseconds(now) || key() != key_) return;
+  if (path_.empty() || key() != key_ || newest_ + 2 * second > nanoseconds(now)) return;
   std::error_code ec;
   fs::create_directories(fs::path(path_).parent_path(), ec);
   fs::permissions(fs::path(path_).parent_path(), fs::perms::owner_all, ec);

@@ -39,10 +39,10 @@ class ContentsCache {
   std::string find() const;
   /// Called after the read. Does nothing if a shard has changed during the read, or so recently that another change in
   /// the same clock tick would be missed. Ignores write errors.
-  void put(const std::string& checksum) const;
+  void put(const std::string& checksum);
 
  private:
-  std::string key() const;
+  std::string key();
   const Checkpoint& checkpoint_;
   std::string key_, path_;
   int64_t newest_ = 0;  // ctime of the shard that changed last, ns

@@ -5,8 +5,8 @@
 #include "src/backends/layout_file.h"
 #include "src/backends/select.h"
 #include "src/backends/serve.h"
-#include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/new_file.h"
 #include "src/base/terminal.h"
 #include "src/plan/plan.h"
 
@@ -97,11 +97,10 @@ void make(const LayoutOptions& o) {
   make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // checks whether this conversion is possible
   problems.throw_if_any();
   const MoeLayer& layer = model.layers.front();
-  if (std::filesystem::exists(std::filesystem::symlink_status(o.file)))
-    fail(ErrorKind::usage, "{}: exists; a new file is made", o.file);
+  const NewFile file(o.file);
   const std::string text = write_layout(b, model, rank_share(layer, o.tp_size));
   read_layout(text, o.file);
-  write_text(o.file, text);
+  file.write(text);
   if (!o.json)
     note(fmt::format("{}: made; convert by it with: mxfp4-pack convert CKPT OUT --layout {} --no-loader", o.file,
                      shell_word(o.file)));

@@ -26,6 +26,7 @@ namespace {
 
 constexpr int64_t max_run_bytes = 64 << 20;
 constexpr int64_t max_proof_bytes = int64_t(4) << 30;
+constexpr const char* unmarked = "neither a journal nor a file in it says that a run to this place made it";
 constexpr const char* unknown = "no manifest in it says that mxfp4-pack made it";
 constexpr const char* tool = ".mxfp4-pack.";
 
@@ -108,9 +109,11 @@ Mark read_run_file(const Folder& dir) {
   return mark;
 }
 
-/// The names that records allow in a hidden directory.
+/// The names that records allow in a hidden directory. A manifest alone proves nothing: somebody may have moved another
+/// output to this name.
 std::vector<std::string> names_in(const Folder& dir, const JournalHead& head, const ListOwn& made) {
   if (has_run_file(dir)) return read_run_file(dir).head.made;
+  if (head.made.empty()) return {};  // no journal knows the directory: it may be any output of this user
   const auto names = made ? made(dir) : std::vector<std::string>();
   return names.empty() ? head.made : names;
 }
@@ -170,7 +173,8 @@ std::string why_strange(const Folder& above, const std::string& place, const Jou
                             : is_predecessor
                                 ? why_no_output(dir, made)
                                 : why_not_ours(dir, place, head_for(dir.folder, journal.head, journal.proof), made);
-    if (!why.empty()) return why;
+    if (!why.empty() && !(why == unmarked && is_whole_output(dir.folder, made)))
+      return why;  // see LeftoverKind::output
   }
   return above.has(hidden.parts) ? why_no_parts(HeldFolder(above, hidden.parts), place, journal.head) : "";
 }
@@ -273,7 +277,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
       if (const std::string of = read_run_file(dir.folder).place; !of.empty() && of != printable(place))
         return fmt::format("it belongs to a run that writes {}", printable(of));
     const auto names = names_in(dir.folder, head, made);
-    if (names.empty() && !has_run_file(dir.folder)) return unknown;
+    if (names.empty() && !has_run_file(dir.folder)) return made && !made(dir.folder).empty() ? unmarked : unknown;
     const std::string foreign = foreign_in(dir.folder, known_in(dir, place, names));
     return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack, or was changed since";
   } catch (const Error& e) {

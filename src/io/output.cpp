@@ -39,8 +39,14 @@ OutputDir::OutputDir(Place place, bool is_part, const std::string& out, ListOwn 
   if (!finished_) return;
   const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
   // Another user who may rename in the folder above could have put another output there.
-  if (is_replaced(old)) remove_replaced(old, now.folder, [](const std::string&) { return false; });
+  // A command that does not know the files of such an output leaves it to one that does.
+  if (is_replaced(old) && knows_files_of(old.folder))
+    remove_replaced(old, now.folder, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
+}
+
+bool OutputDir::knows_files_of(const Folder& dir) const {
+  return snapshot_of(dir).empty() || (made_ && !made_(dir).empty());
 }
 
 /// Whether the finished output replaced this folder. The folder, and the file that proves it, must belong to this user.
@@ -85,8 +91,8 @@ void OutputDir::clean(Place place, ListOwn made) {
   } else {
     const HeldFolder partial = out.hold(out.hidden_.partial), aside = out.hold(out.hidden_.aside);
     for (const HeldFolder* dir : {&partial, &aside}) {
-      out.check_is_ours(*dir);
       out.check_not_whole(*dir);
+      out.check_is_ours(*dir);
     }
     for (const HeldFolder* dir : {&partial, &aside}) out.remove_leftover(*dir);
     remove_parts(out.hold(out.hidden_.parts), explained_names(above, out.place_.name, out.journal_.head().made));
@@ -204,8 +210,8 @@ void OutputDir::remove_leftover(const HeldFolder& dir) {
 void OutputDir::begin(const OpenOptions& start) {
   const HeldFolder partial = hold(hidden_.partial), aside = hold(hidden_.aside);
   for (const HeldFolder* dir : {&partial, &aside}) {
-    check_is_ours(*dir);
     check_not_whole(*dir);
+    check_is_ours(*dir);
   }
   for (const HeldFolder* dir : {&partial, &aside}) remove_leftover(*dir);
   journal_.clear();
@@ -229,7 +235,8 @@ OutputDir::~OutputDir() {
 void OutputDir::end() {
   if (committed_) return;
   if (!deferred_) {
-    if (finished_) remove_finished_journal();
+    // A leftover that this command did not remove needs the journal.
+    if (finished_ && !place_.above.has(hidden_.partial) && !place_.above.has(hidden_.aside)) remove_finished_journal();
     return;
   }
   if (!built_) return;
@@ -313,7 +320,8 @@ void OutputDir::sync_built() {
 
 /// Removes the journal, unless parts are left: the journal records that they are merged.
 void OutputDir::remove_finished_journal() {
-  if (!place_.above.has(hidden_.parts)) journal_.remove();
+  const HeldFolder parts = hold(hidden_.parts);
+  if (!parts || !parts.folder.is_own()) journal_.remove();  // a folder of another user has no parts
 }
 
 /// Removes an output that another directory has replaced. If the run that replaced it was interrupted, the manifest of

@@ -123,6 +123,7 @@ class OutputDir {
   HeldFolder hold(const std::string& name) const { return {place_.above, name}; }
   bool is_partial_ours() const;
   bool is_replaced(const HeldFolder& old) const;
+  bool knows_files_of(const Folder& dir) const;
   void check_is_ours(const HeldFolder& dir) const;
   void check_not_whole(const HeldFolder& dir) const;
   void remove_leftover(const HeldFolder& dir);

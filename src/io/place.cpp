@@ -14,6 +14,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/new_file.h"
 #include "src/io/leftover.h"
 
 namespace mxfp4 {
@@ -56,6 +57,15 @@ void check_not_mounted(const std::string& out, const std::string& place) {
   fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out, mounted);
 }
 
+void refuse_link_at(const std::string& out, const Folder& above, const std::string& name) {
+  if (const auto s = above.look(name); s && S_ISLNK(s->st_mode))
+    fail(ErrorKind::usage, "{}: is a link; use its target instead", out);
+}
+
+std::string without_slash(const std::string& path) {
+  return path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+}
+
 }  // namespace
 
 std::string mounted_in(const std::string& path) {
@@ -68,26 +78,25 @@ std::string mounted_in(const std::string& path) {
 }
 
 void refuse_link(const std::string& out) {
-  const size_t end = out.find_last_not_of('/') + 1;  // also for "out/"
-  if (fs::is_symlink(fs::symlink_status(out.substr(0, end))))
-    fail(ErrorKind::usage, "{}: is a link; use its target instead", out);
+  if (const LastStep step = last_step(out); step.above) refuse_link_at(out, step.above, step.name);
 }
 
 Place place_of(const std::string& out) {
-  std::error_code ec;
-  fs::path path = fs::weakly_canonical(fs::absolute(out), ec);
-  if (ec) fail_errno(out, "cannot resolve", ec.value());
-  if (!path.has_filename()) path = path.parent_path();
-  refuse_link(out);
-  if (const std::string of = name_behind(path.filename().string()); !of.empty())
+  LastStep step = last_step(out);
+  const int error = errno;
+  if (!step.above) {
+    const std::string above = fs::absolute(fs::path(out) / "..").lexically_normal().string();
+    if (error == ENOENT || error == ENOTDIR)
+      fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, without_slash(above));
+    fail_errno(without_slash(above), "cannot open", error);
+  }
+  Place place{std::move(step.above), std::move(step.name)};
+  refuse_link_at(out, place.above, place.name);
+  if (const std::string of = name_behind(place.name); !of.empty())
     fail(ErrorKind::usage, "{}: is the hidden name of a run that writes {}; choose another name", out,
-         (path.parent_path() / of).string());
-  check_length(out, path.filename().string());
+         place.above.path(of));
+  check_length(out, place.name);
   const Folder here = Folder::try_open(".");
-  Place place{Folder::try_open(path.parent_path().string()), path.filename().string()};
-  if (!place.above && (errno == ENOENT || errno == ENOTDIR))
-    fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, path.parent_path().string());
-  if (!place.above) fail_errno(path.parent_path().string(), "cannot open", errno);
   if (here && here.is_at(place.above, place.name))
     fail(ErrorKind::usage, "{}: is the current directory, which the output would replace; start in another directory",
          out);

@@ -1,7 +1,5 @@
 #include "src/verify/kernel_file.h"
 
-#include "src/base/file.h"
-
 namespace mxfp4 {
 
 template <class T>
@@ -27,8 +25,6 @@ void KernelFile::add(const std::string& layer, bool forced, const Routing& routi
   data_.resize((data_.size() + 7) / 8 * 8);
 }
 
-void KernelFile::write(const std::string& path) const {
-  write_text(path, write_header(tensors_, metadata_, 8) + data_);
-}
+std::string KernelFile::text() const { return write_header(tensors_, metadata_, 8) + data_; }
 
 }  // namespace mxfp4

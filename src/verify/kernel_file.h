@@ -25,7 +25,7 @@ class KernelFile {
   void add(const std::string& layer, bool forced, const Routing& routing, std::span<const float> x,
            std::span<const double> out);
   bool empty() const { return batches_.empty(); }
-  void write(const std::string& path) const;
+  std::string text() const;
 
  private:
   template <class T>

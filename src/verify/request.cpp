@@ -36,19 +36,19 @@ KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& d
   return kernels;
 }
 
-void check_save(const VerifyOptions& options) {
-  if (options.save.empty()) return;
+std::optional<NewFile> new_save(const VerifyOptions& options) {
+  if (options.save.empty()) return {};
   const bool kernels_level = options.level == Level::kernels || options.level == Level::highest;
   if (!kernels_level || options.source.empty())
     fail(ErrorKind::usage,
          "--save belongs to level kernels, which compares with the checkpoint; give it with --source");
-  if (fs::exists(fs::symlink_status(options.save)))
-    fail(ErrorKind::usage, "{}: exists; --save makes a new file", options.save);
+  NewFile file(options.save);
   const fs::path path = fs::weakly_canonical(fs::absolute(options.save));
   std::error_code none;  // a missing directory is reported later
   for (const std::string& dir : {options.out, options.source})
     if (const fs::path whole = fs::canonical(dir, none); !whole.empty() && is_below(path, whole))
       fail(ErrorKind::usage, "{}: is inside {}; choose a FILE of --save outside of it", options.save, dir);
+  return file;
 }
 
 }  // namespace mxfp4

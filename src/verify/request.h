@@ -1,6 +1,9 @@
 // The request to verify, checked against the given checkpoint and devices.
 #pragma once
 
+#include <optional>
+
+#include "src/base/new_file.h"
 #include "src/verify/verify.h"
 
 namespace mxfp4 {
@@ -17,7 +20,8 @@ DeviceChoice device_for(const VerifyOptions& options, Level level);
 /// run on the CPU.
 KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices);
 
-/// Throws Error{usage} if --save has nothing to write, if its file exists, or if the file is inside OUT or the source.
-void check_save(const VerifyOptions& options);
+/// The file of --save; none without that option. Throws Error{usage} if --save has nothing to write, if its file
+/// exists, or if the file is inside OUT or the source.
+std::optional<NewFile> new_save(const VerifyOptions& options);
 
 }  // namespace mxfp4

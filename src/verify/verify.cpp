@@ -57,7 +57,8 @@ bool verify_tensors(const VerifyOptions& options, const PackedCheckpoint& packed
 }
 
 /// Verifies the contents of the files, all of which exist.
-void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source, Verdict& v) {
+void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source,
+                     KernelFile* saved, Verdict& v) {
   const bool first = options.part.index == 0;
   if (source) source.check_form(packed.manifest.source, options.out);
   if (source && first) source.compare_rest(packed.manifest.source, v.problems);
@@ -68,15 +69,13 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
   if (packed.manifest.options.format == sharded_state_format) verify_state(packed, options.threads, v.problems);
   const bool is_same = verify_tensors(options, packed, source, devices, v.problems.count() == of_rest, v);
   check_sums(packed, options.part, options.threads, v.problems);
-  KernelFile saved;
   KernelOptions kernels = kernel_options(options, devices);
-  if (!options.save.empty()) kernels.file = &saved;
+  kernels.file = saved;
   for (size_t i = 0; i < packed.sets.size(); ++i) {
     if (v.levels[i] < Level::kernels) continue;
     if (is_same) v.kernels[i] = verify_kernels(packed, i, *source.checkpoint, kernels, v.problems);
     if (v.kernels[i].checks.empty()) v.levels[i] = Level::bytes;  // another checkpoint, or layers of other parts
   }
-  if (!saved.empty()) saved.write(options.save);
 }
 
 /// Reports a problem if OUT's source lacks something that its config requires. If --allow-incomplete permitted that, it
@@ -96,7 +95,7 @@ void check_whole(const PackedCheckpoint& packed, Verdict& v) {
 
 bool verify(const VerifyOptions& options) {
   if (options.bench.run) select_bench_gpu(options.device);
-  check_save(options);
+  const std::optional<NewFile> save = new_save(options);
   if (options.out.empty()) {
     const BenchReport bench = bench_shape(options.bench);
     print_out("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
@@ -118,7 +117,9 @@ bool verify(const VerifyOptions& options) {
   const bool first = options.part.index == 0;
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);
-  if (!v.problems.any()) verify_contents(options, *packed, source, v);
+  KernelFile saved;
+  if (!v.problems.any()) verify_contents(options, *packed, source, save ? &saved : nullptr, v);
+  if (!saved.empty()) save->write(saved.text());
   if (!list.empty() && !v.problems.any())
     v.published = compare_with_list(options, *packed, list, device_for(options, Level::bytes), v.problems);
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);

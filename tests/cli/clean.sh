@@ -96,14 +96,17 @@ expect 'as it was' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
 convert_hidden k partial --backend marlin --engine sglang
 echo mine >"$(hidden k partial)/notes.txt"
 old "$place"/.k*
-expect 'a file of others keeps all there' 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack" '' clean --remove
+expect 'a file of others keeps all there' 0 '^kept: .*k: a complete output that no journal names; it stays' '' clean --remove
 rm "$(hidden k partial)/notes.txt"
 old "$place"/.k*
 expect 'a whole output that no journal speaks of stays' 0 '^kept: .*k: a complete output that no journal names; it stays' '' clean --remove
 expect 'as it was' 0 'right' '' "$program" verify "$(hidden k partial)" --source "$tiny"
 rm "$(hidden k partial)/packed/packed-00001.safetensors"
 old "$place"/.k*
-expect 'what is left of one goes' 0 '^removed: ' '' clean --remove
+expect 'and one that lacks a file' 0 "^kept: .*not mxfp4-pack's: neither a journal nor a file in it says" '' clean --remove
+expect 'convert keeps it too' 2 '' 'partial: neither a journal nor a file in it says .*; move it away first' \
+  "$program" convert "$tiny" "$place/k" --backend marlin --engine sglang --force
+rm -r "$(hidden k partial)"
 expect 'OUT stays' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
 
 truncate -s 1T "$(hidden k journal)"
@@ -135,7 +138,7 @@ convert_hidden k partial --backend marlin --engine vllm
 echo '{}' >"$(hidden k partial)/generation_config.json"
 rm "$(hidden k partial)/config.json"
 old "$place"/.k*
-expect 'what is left of an output with an edited small file stays' 0 '^kept: .*generation_config.json was not made by mxfp4-pack, or was changed since; it stays' '' clean --remove
+expect 'what is left of an output with an edited small file stays' 0 '^kept: .*neither a journal nor a file in it says that a run to this place made it; it stays' '' clean --remove
 expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
 rm -r "$(hidden k partial)"
 
@@ -177,4 +180,7 @@ if [ "$(id -u)" = 0 ]; then
   expect 'and convert' 2 '' 'the parts belong to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}"
   expect 'and a part' 2 '' 'the parts belong to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2
 fi
+ln -s "$place/words" "$dir/link"
+expect 'a link is not followed' 2 '' 'link: is a link; use its target instead' "$program" clean "$dir/link" --remove
+
 finish

@@ -205,4 +205,46 @@ for how in --force --add; do
   expect "$how: SHA256SUMS was edited" 2 '' 'SHA256SUMS' "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm $how -q
 done
 expect 'and stays' 0 '^1$' '' all_kept
+# A folder of another user in the place of the parts, made during the run, keeps no journal of a finished run.
+fresh
+{
+  sleep 0.7
+  other mkdir "$shared/.o.mxfp4-pack.parts"
+} &
+expect 'a run beside a folder of another user' 0 '' '' slowly renameat2 enter 1 "$program" convert "$tiny" "$out" "${marlin[@]}"
+wait
+expect 'the folder was made' 0 '' '' test -d "$shared/.o.mxfp4-pack.parts"
+expect 'no journal is left' 1 '' '' test -e "$shared/.o.mxfp4-pack.journal"
+
+# verify --save writes below the folder that it found, though somebody puts a link in its place.
+fresh
+prepare "$program" convert "$tiny" "$out" "${marlin[@]}"
+mkdir "$shared/team" "$dir/home" && chmod 777 "$shared/team" && chmod 700 "$dir/home"
+echo mine >"$dir/home/batches"
+{
+  sleep 0.7
+  other mv "$shared/team" "$shared/away"
+  other ln -s "$dir/home" "$shared/team"
+} &
+expect 'verify --save' 0 '' '' slowly getdents64 enter 3 "$program" verify "$out" --source "$tiny" --save "$shared/team/batches" -q
+wait
+expect 'the file behind the link stays' 0 '^mine$' '' cat "$dir/home/batches"
+expect 'the new file is where the folder is' 0 '' '' test -s "$shared/away/batches"
+
+# convert --force that is killed while it removes the old OUT: another command, which is refused, changes nothing there.
+files_of() { (cd "$1" && find . -type f -exec sha256sum {} + | sort -k 2); }
+for number in 4 5 6 7 8; do
+  fresh
+  prepare "$program" convert "$tiny" "$shared/first" "${marlin[@]}"
+  cp -a "$shared/first" "$out"
+  killed_at renameat,renameat2,unlinkat,mkdirat $number "$program" convert "$tiny" "$out" --tp-size 2 --force "${marlin[@]}"
+  files_of "$out" >"$dir/before"
+  expect "unpack after kill $number is refused" 2 '' 'o: exists; choose another place' "$program" unpack "$shared/first" "$out"
+  files_of "$out" >"$dir/after"
+  expect "and OUT stays (kill $number)" 0 '' '' diff "$dir/before" "$dir/after"
+  expect "convert --force goes on (kill $number)" 0 '' '' "$program" convert "$tiny" "$out" --tp-size 2 --force "${marlin[@]}"
+  expect "OUT is right (kill $number)" 0 '' '' "$program" verify "$out" --source "$tiny" -q
+  expect "nothing is left (kill $number)" 1 '' '' compgen -G "$shared/.o.*"
+done
+
 finish

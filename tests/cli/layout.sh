@@ -151,7 +151,7 @@ expect 'rows in halves are computed so' 0 'right at level kernels' '' "$program"
 expect 'ranks that do not divide' 2 '' 'does not split into 7 ranks' \
   "$program" layout "$dir/ranks.json" --backend marlin --engine vllm --model "$deepseek" --tp-size 7
 expect 'no file is made' 0 '' '' [ ! -e "$dir/ranks.json" ]
-expect 'an existing file stays' 2 '' 'marlin.json: exists; a new file is made' \
+expect 'an existing file stays' 2 '' 'marlin.json: exists; choose the name of a new file' \
   "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
 sed -n '/^{"mxfp4_pack_layout": 1, "name": "plain"/,/^]}/p' "$root/man/mxfp4-pack-layout.5" >"$dir/example.json"
 expect 'the example of the manual' 0 'plain of none' '' "$program" layout "$dir/example.json"

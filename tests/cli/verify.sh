@@ -56,7 +56,7 @@ expect 'the same batches' 0 '' '' cmp "$dir/batches" "$dir/batches-2"
 expect 'verify --save without the checkpoint' 2 '' 'give it with --source' verify --save "$dir/none"
 expect 'verify --save at level bytes' 2 '' 'belongs to level kernels' from_source --level bytes --save "$dir/none"
 expect 'and nothing is written' 2 '' 'No such file' ls "$dir/none"
-expect 'verify --save over a file' 2 '' 'batches: exists; --save makes a new file' from_source --save "$dir/batches"
+expect 'verify --save over a file' 2 '' 'batches: exists; choose the name of a new file' from_source --save "$dir/batches"
 expect 'verify --save into OUT' 2 '' 'o/new: is inside .*o; choose a FILE of --save outside of it' from_source --save "$dir/o/new"
 
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
