@@ -208,7 +208,7 @@ expect 'and stays' 0 '^1$' '' all_kept
 # A folder of another user in the place of the parts, made during the run, keeps no journal of a finished run.
 fresh
 {
-  sleep 0.7
+  until [ -e "$shared/.o.mxfp4-pack.partial" ]; do sleep 0.02; done
   other mkdir "$shared/.o.mxfp4-pack.parts"
 } &
 expect 'a run beside a folder of another user' 0 '' '' slowly renameat2 enter 1 "$program" convert "$tiny" "$out" "${marlin[@]}"
@@ -221,8 +221,9 @@ fresh
 prepare "$program" convert "$tiny" "$out" "${marlin[@]}"
 mkdir "$shared/team" "$dir/home" && chmod 777 "$shared/team" && chmod 700 "$dir/home"
 echo mine >"$dir/home/batches"
+is_held() { find /proc/[0-9]*/fd -lname "$1" 2>/dev/null | grep -q .; }
 {
-  sleep 0.7
+  until is_held "$shared/team"; do sleep 0.02; done
   other mv "$shared/team" "$shared/away"
   other ln -s "$dir/home" "$shared/team"
 } &
