@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "src/base/error.h"
 
@@ -48,6 +49,12 @@ Fd::~Fd() {
 }
 
 std::string Fd::proc_path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+std::string Fd::current_path() const {
+  char path[PATH_MAX];
+  const ssize_t bytes = ::readlink(proc_path().c_str(), path, sizeof path);
+  return bytes > 0 && bytes < ssize_t(sizeof path) ? std::string(path, size_t(bytes)) : std::string();
+}
 
 void Fd::read(void* to, int64_t bytes, int64_t offset) const {
   auto* p = static_cast<char*>(to);

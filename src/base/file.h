@@ -27,6 +27,8 @@ class Fd {
 
   /// A path that leads to the open file, wherever it is by now. It needs /proc.
   std::string proc_path() const;
+  /// The path of the open file at this moment; empty without /proc.
+  std::string current_path() const;
 
   /// Reads exactly [offset, offset + bytes); a file that ends before is an error.
   void read(void* to, int64_t bytes, int64_t offset) const;

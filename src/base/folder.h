@@ -42,8 +42,9 @@ class Folder {
   std::string path(const std::string& name) const { return fd_.name() + "/" + name; }
   /// A path to the held folder, even if the folder was moved. Without /proc: path().
   std::string lasting_path() const;
-  /// See Fd::proc_path().
+  /// See Fd.
   std::string proc_path() const { return fd_.proc_path(); }
+  std::string current_path() const { return fd_.current_path(); }
   int fd() const { return fd_.get(); }
   struct stat stat() const {
     return fd_.stat();

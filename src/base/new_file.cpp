@@ -24,11 +24,13 @@ LastStep last_step(const std::string& path) {
   const std::string above = begin == 0 ? "." : path.substr(0, begin);
   const Folder found = Folder::try_open(above);
   if (!found) return {};
-  std::error_code ec;
-  fs::path where = fs::read_symlink(found.proc_path(), ec);
-  if (ec || !where.is_absolute()) where = fs::canonical(above, ec);  // without /proc
-  if (ec) return errno = ec.value(), LastStep{};
-  return {found.again(where.string()), name};
+  std::string where = found.current_path();
+  if (where.empty()) {
+    std::error_code ec;
+    where = fs::canonical(above, ec).string();
+    if (ec) return errno = ec.value(), LastStep{};
+  }
+  return {found.again(where), name};
 }
 
 NewFile::NewFile(const std::string& path) : path_(path), step_(last_step(path)) {

@@ -237,9 +237,13 @@ bool is_safe_name(std::string_view name) {
   return fs::path(name).lexically_normal().string() == name;
 }
 
+std::vector<Tensor>::const_iterator Checkpoint::first_from(std::string_view name) const {
+  return std::lower_bound(tensors.begin(), tensors.end(), name,
+                          [](const Tensor& t, std::string_view n) { return t.name < n; });
+}
+
 const Tensor* Checkpoint::find(std::string_view name) const {
-  const auto it = std::lower_bound(tensors.begin(), tensors.end(), name,
-                                   [](const Tensor& t, std::string_view n) { return t.name < n; });
+  const auto it = first_from(name);
   return it != tensors.end() && it->name == name ? &*it : nullptr;
 }
 

@@ -84,6 +84,8 @@ struct Checkpoint {
   std::map<std::string, Shard> companion_files;            // by name
   bool complete = true;                                    // every header was read, so an unknown name is missing
 
+  /// The first tensor whose name is not less than `name`.
+  std::vector<Tensor>::const_iterator first_from(std::string_view name) const;
   const Tensor* find(std::string_view name) const;
   const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }
   /// "SHARD: TENSOR" for messages.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "src/base/log.h"
+#include "src/base/new_file.h"
 #include "src/base/signals.h"
 #include "src/base/terminal.h"
 #include "src/cli/commands.h"
@@ -104,16 +105,12 @@ struct Leftovers {
 
 /// Leftovers beside the output `path`, or, if there are none, all leftovers in the folder `path`.
 Leftovers find_at(const std::string& path) {
-  fs::path out = fs::absolute(path).lexically_normal();
-  if (!out.has_filename()) out = out.parent_path();
-  std::error_code ec;
-  if (const fs::path above = fs::canonical(out.parent_path(), ec); !ec) {
-    Folder dir = Folder::open(above.string());
-    auto beside = find_leftovers(dir, owned_files, out.filename().string());
-    if (!beside.empty() || !dir.has(out.filename().string())) return {std::move(dir), std::move(beside)};
+  if (LastStep out = last_step(path); out.above) {
+    auto beside = find_leftovers(out.above, owned_files, out.name);
+    if (!beside.empty() || !out.above.has(out.name)) return {std::move(out.above), std::move(beside)};
   }
-  if (fs::is_symlink(fs::symlink_status(out, ec)))  // it may be an OUT, in whose place another user put the link
-    fail(ErrorKind::usage, "{}: is a link; use its target instead", path);
+  refuse_link(path);  // it may be an OUT, in whose place another user put the link
+  std::error_code ec;
   const fs::path folder = fs::canonical(path, ec);
   if (ec) fail_errno(path, "cannot read", ec.value());
   Folder dir = Folder::open(folder.string());

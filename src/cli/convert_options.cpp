@@ -197,7 +197,7 @@ records this.)"},
   add_follow_links(app, o.links);
 }
 
-/// --force, --add and --link: how OUT comes from what is there.
+/// --force, --add and --link: how OUT uses files that exist.
 void add_replacement(CLI::App* app, ConvertOptions& o) {
   auto* force =
       add(app,

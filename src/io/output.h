@@ -78,8 +78,8 @@ class OutputDir {
   Fd create_text(const std::string& name) const;
   /// Creates, writes and syncs a file.
   void write_text(const std::string& name, std::string_view text) const;
-  /// Makes `name` a copy of an open file of the source that shares its blocks until either file is written; if the file
-  /// system has no such copies, a hard link. Returns false if the file is to be copied.
+  /// Makes `name` a copy of an open file of the source. Both share blocks until one is written. If the file system has
+  /// no such copies, the name becomes a hard link. Returns false if the file is to be copied.
   bool link(const Fd& file, const std::string& name) const;
   /// Makes `name` a hard link to the file or link with the same name in another folder. Returns 0 or errno.
   int link_from(const Folder& from, const std::string& name) const;

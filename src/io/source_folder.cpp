@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <system_error>
 
 #include "src/base/error.h"
@@ -22,13 +21,6 @@ int try_to_open(int folder, const std::string& name, int flags) {
   do fd = ::openat(folder, name.c_str(), flags | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
   return fd;
-}
-
-/// The path of a descriptor's file at this moment; empty without /proc.
-std::string where_is(const std::string& proc_path) {
-  char path[PATH_MAX];
-  const ssize_t bytes = ::readlink(proc_path.c_str(), path, sizeof path);
-  return bytes > 0 && bytes < ssize_t(sizeof path) ? std::string(path, size_t(bytes)) : std::string();
 }
 
 std::string resolved(const fs::path& path) {
@@ -64,7 +56,7 @@ SourceFolder::SourceFolder(Folder held, Links links) : links_(links), folder_(st
 
 /// The path of an opened file; empty if somebody has exchanged a folder or link on the way.
 std::string SourceFolder::place_of(const Fd& found, const std::string& name) const {
-  if (std::string place = where_is(found.proc_path()); !place.empty()) return place;
+  if (std::string place = found.current_path(); !place.empty()) return place;
   std::string place = resolved(fs::path(folder_.path()) / name);
   struct stat s;
   const bool same = !place.empty() && ::lstat(place.c_str(), &s) == 0 && is_same(s, found.stat());
@@ -73,7 +65,7 @@ std::string SourceFolder::place_of(const Fd& found, const std::string& name) con
 
 bool SourceFolder::may_follow(const std::string& place) const {
   if (links_ == Links::follow) return true;
-  const std::string own = where_is(folder_.proc_path());
+  const std::string own = folder_.current_path();
   const fs::path dir = own.empty() ? resolved(folder_.path()) : own;
   if (is_below(place, dir)) return true;
   const fs::path snapshots = dir.parent_path();
@@ -96,7 +88,7 @@ Fd SourceFolder::open_found(const Fd& found, const std::string& name) const {
 
 /// False if the file is no longer in its folder.
 bool SourceFolder::add_permitted(const Fd& file, const std::string& place) const {
-  const fs::path path = place, own = where_is(folder_.proc_path()), above = path.parent_path();
+  const fs::path path = place, own = folder_.current_path(), above = path.parent_path();
   const std::string name = path.filename().string();
   const bool is_direct = above == own, is_within = !own.empty() && is_below(above, own);
   Folder at = is_direct   ? folder_.again()

@@ -40,15 +40,16 @@ const KnownOrders known = {.pairs = {"inkling_mm_model", "inkling_model"},
 
 /// The module of w13's codes with scales beside them; empty for any other tensor.
 std::string module_of_w13(const Checkpoint& ck, const Tensor& t, const StackedNames& names) {
+  if (!is_code_dtype(t.dtype) || t.shape.size() < 3) return {};
   const std::string end = std::string(names.w13) + names.codes;
-  if (!is_code_dtype(t.dtype) || t.shape.size() < 3 || !t.name.ends_with(end)) return {};
+  if (!t.name.ends_with(end)) return {};
   const std::string module = t.name.substr(0, t.name.size() - end.size());
   const Tensor* scales = ck.find(module + names.w13 + names.scales);
   const bool has_groups = scales && !scales->shape.empty() && scales->dtype != Dtype::F8_E4M3;
   return has_groups && !ck.find(module + names.w13 + "_weight_scale_2") ? module : std::string();
 }
 
-/// What the checkpoint calls gate and up: "w13"; empty if it has no such layers.
+/// The checkpoint's name of gate and up, such as "w13"; empty if it has no such layers.
 std::string name_of_w13(const Checkpoint& ck) {
   for (const Tensor& t : ck.tensors)
     for (const StackedNames& names : spellings)

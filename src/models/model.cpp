@@ -63,12 +63,6 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
     model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are copied unchanged", count));
 }
 
-/// The position at which the tensors of a module begin, whose names start with "MODULE.". `tensors` is sorted by name.
-std::vector<Tensor>::const_iterator first_of_module(const Checkpoint& ck, const std::string& module) {
-  return std::lower_bound(ck.tensors.begin(), ck.tensors.end(), module + ".",
-                          [](const Tensor& t, const std::string& name) { return t.name < name; });
-}
-
 /// Whether no engine reads a tensor among the experts unless it is one of them. Scales of activations are read, and the
 /// router that Granite has there. Inkling's original_shape tells the shape before packing.
 bool is_unread(const Tensor& t, const MoeLayer& layer) {
@@ -83,7 +77,7 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
   for (const MoeLayer& layer : model.layers) {
     int64_t count = 0;
     const Tensor* first = nullptr;
-    for (auto t = first_of_module(ck, layer.module); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
+    for (auto t = ck.first_from(layer.module + "."); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
          ++t)
       if (rest.count(&*t) && is_unread(*t, layer) && count++ == 0) first = &*t;
     if (count) problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {})", count, layer.module);

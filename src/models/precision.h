@@ -17,7 +17,7 @@ std::map<std::string_view, Precisions> precisions_of_experts(const Checkpoint& c
 /// Notes which modules were not read because their experts have another precision, one note for each precision.
 void note_other_precisions(const Checkpoint& checkpoint, Model& model);
 
-/// Says what the experts are of a checkpoint without any layer to pack.
+/// Reports which precision the experts have, for a checkpoint without any layer to pack.
 void describe_experts(const Checkpoint& checkpoint, Problems& problems);
 
 }  // namespace mxfp4

@@ -37,9 +37,7 @@ std::vector<std::string> candidates(const Checkpoint& ck, const std::string& par
                                     int64_t experts) {
   std::vector<std::string> out;
   const int64_t other = rows_without_experts(ck.config);
-  const auto first = std::lower_bound(ck.tensors.begin(), ck.tensors.end(), parent + ".",
-                                      [](const Tensor& t, const std::string& name) { return t.name < name; });
-  for (auto t = first; t != ck.tensors.end() && t->name.starts_with(parent + "."); ++t) {
+  for (auto t = ck.first_from(parent + "."); t != ck.tensors.end() && t->name.starts_with(parent + "."); ++t) {
     if (t->shape.size() != 2 || t->name.starts_with(layer.module + ".")) continue;
     const std::string_view name = std::string_view(t->name).substr(parent.size());
     const bool has_rows = t->shape[0] == experts || t->shape[0] == experts + other;
@@ -100,8 +98,7 @@ void check_routers(const Checkpoint& ck, const Model& model, Problems& problems)
   for (const Tensor& t : ck.tensors) {
     if (!t.name.ends_with(name) || !is_in_layer(t.name)) continue;
     const std::string module = t.name.substr(0, t.name.size() - std::string_view(router.name).size()) + experts + ".";
-    const auto next = std::lower_bound(ck.tensors.begin(), ck.tensors.end(), module,
-                                       [](const Tensor& a, const std::string& text) { return a.name < text; });
+    const auto next = ck.first_from(module);
     if (next == ck.tensors.end() || !next->name.starts_with(module))
       problems.error(ck.where(t), "a router without experts ({}* expected)", module);
   }
