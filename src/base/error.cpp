@@ -105,7 +105,7 @@ bool is_behind(std::string_view a, std::string_view b) {
 /// Explains a missing file with the hidden name of a run: only another run removes such files.
 const char* why_gone(std::string_view file, int error) {
   const bool is_gone = error == ENOENT || error == ESTALE;
-  return is_gone && file.find(".mxfp4-pack.") != file.npos ? "; another run of mxfp4-pack has moved or removed it" : "";
+  return is_gone && file.find(".mxfp4-pack/") != file.npos ? "; another run of mxfp4-pack has moved or removed it" : "";
 }
 
 /// A word in the quotes of bash that escape unprintable characters.

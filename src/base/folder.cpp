@@ -132,10 +132,14 @@ Folder Folder::make(const std::string& name) const {
   return made;
 }
 
-Folder Folder::make_or_find(const std::string& name) const {
+int Folder::try_make(const std::string& name) const {
   const FolderOfName in(*this, name);
-  if (in([](int dir, const char* last) { return ::mkdirat(dir, last, 0700); }) != 0 && errno != EEXIST)
-    fail_errno(path(name), "cannot create", errno);
+  const int error = error_of(in([](int dir, const char* last) { return ::mkdirat(dir, last, 0700); }));
+  return error == EEXIST ? 0 : error;
+}
+
+Folder Folder::make_or_find(const std::string& name) const {
+  if (const int error = try_make(name)) fail_errno(path(name), "cannot create", error);
   return find(name);
 }
 
@@ -222,13 +226,18 @@ bool Folder::is_private() const {
   return is_own() && (mode & (has_modes ? 077 : 022)) == 0;
 }
 
-void Folder::make_writable() const {
+mode_t Folder::make_writable() const {
   const mode_t mode = stat().st_mode & 07777;
-  if ((mode & S_IRWXU) == S_IRWXU) return;
+  set_mode(mode | S_IRWXU);
+  return mode;
+}
+
+void Folder::set_mode(mode_t mode) const {
+  if ((stat().st_mode & 07777) == mode) return;
   if (const Fd fd = readable())
-    ::fchmod(fd.get(), mode | S_IRWXU);
+    ::fchmod(fd.get(), mode);
   else
-    ::chmod(lasting_path().c_str(), mode | S_IRWXU);
+    ::chmod(lasting_path().c_str(), mode);
 }
 
 void sync_names(const Fd& folder) {

@@ -64,6 +64,8 @@ class Folder {
   Folder parent() const;
   /// Makes a folder that only this user may enter. Throws Error{io} if the name is taken.
   Folder make(const std::string& name) const;
+  /// Creates such a folder, if the name is free. Returns 0, also if a folder has the name, or errno.
+  int try_make(const std::string& name) const;
   /// Creates such a folder, or opens the folder of that name that another process has created.
   Folder make_or_find(const std::string& name) const;
 
@@ -88,8 +90,10 @@ class Folder {
   void make_private() const;
   /// Whether it is this user's, and others may not enter it. If the file system has no modes: not write in it.
   bool is_private() const;
-  /// Lets this user list, change and enter it, if the folder is this user's.
-  void make_writable() const;
+  /// Lets this user list, change and enter it, if the folder is this user's. Returns the mode that it had.
+  mode_t make_writable() const;
+  /// Sets its permission bits, if the folder is this user's and they differ.
+  void set_mode(mode_t mode) const;
   /// Syncs the names in the folder.
   void sync() const { sync_names(readable()); }
 

@@ -1,12 +1,15 @@
 #include "src/base/signals.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/json.h"
@@ -19,8 +22,11 @@ namespace {
 std::atomic<int> came = 0;
 std::atomic<int> deferred = 0;
 std::atomic<bool> has_file = false;
-int folder_of_file = -1;
-char file[PATH_MAX];
+struct PlainName {
+  int folder = -1;
+  char name[NAME_MAX + 1];
+};
+PlainName file, folder_of_file;
 struct Message {
   int fd = 2;
   char text[128];
@@ -38,7 +44,10 @@ Message message_of(int number, bool json) {
 }
 
 [[noreturn]] void end_now(int number) {
-  if (has_file) ::unlinkat(folder_of_file, file, 0);
+  if (has_file) {
+    ::unlinkat(file.folder, file.name, 0);
+    ::unlinkat(folder_of_file.folder, folder_of_file.name, AT_REMOVEDIR);
+  }
   const Message& m = number == SIGTERM ? terminated : number == SIGHUP ? hung_up : interrupted;
   [[maybe_unused]] const ssize_t put = ::write(m.fd, m.text, std::strlen(m.text));
   ::_exit(128 + number);
@@ -79,11 +88,13 @@ SignalsDeferred::~SignalsDeferred() {
   ::alarm(0);
 }
 
-void remove_at_signal(int folder, const std::string& name) {
+void remove_at_signal(const NameAt& name, const NameAt& its_folder) {
   has_file = false;
-  if (name.empty() || name.size() >= sizeof file) return;
-  folder_of_file = folder;
-  std::strcpy(file, name.c_str());
+  if (name.name.empty() || std::max(name.name.size(), its_folder.name.size()) > NAME_MAX) return;
+  for (const auto& [to, from] : {std::pair(&file, &name), std::pair(&folder_of_file, &its_folder)}) {
+    to->folder = from->folder;
+    std::strcpy(to->name, from->name.c_str());
+  }
   has_file = true;
 }
 

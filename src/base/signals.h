@@ -19,9 +19,14 @@ class SignalsDeferred {
   SignalsDeferred(const SignalsDeferred&) = delete;
 };
 
-/// After this call, if a signal ends the program at once, the file `name` in an open folder is removed. Without a name,
-/// no file is removed.
-void remove_at_signal(int folder = -1, const std::string& name = {});
+/// A name in an open folder.
+struct NameAt {
+  int folder = -1;
+  std::string name = {};
+};
+/// After this call, if a signal ends the program at once, a file is removed, and its folder if it is then empty.
+/// Without arguments, nothing is removed.
+void remove_at_signal(const NameAt& file = {}, const NameAt& its_folder = {});
 
 /// The received signal, or 0.
 int pending_signal();

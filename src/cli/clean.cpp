@@ -9,6 +9,7 @@
 #include "src/base/signals.h"
 #include "src/base/terminal.h"
 #include "src/cli/commands.h"
+#include "src/io/leftover.h"
 #include "src/io/output.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/manifest.h"
@@ -36,10 +37,6 @@ std::string describe(const Leftover& l) {
       return "the old output, whose place is empty; it is put back, not removed";
     case LeftoverKind::other_version:
       return "a partial output of another version";
-    case LeftoverKind::orphan:
-      return "a partial output without its journal";
-    case LeftoverKind::output:
-      return "a complete output that no journal names; it stays";
     case LeftoverKind::parts:
       return "parts of an output; merge joins them";
     case LeftoverKind::strange:
@@ -66,9 +63,7 @@ std::string human_age(int64_t seconds) {
 }
 
 /// Whether --remove removes the leftover or restores it.
-bool is_removable(const Leftover& l) {
-  return l.kind != LeftoverKind::strange && l.kind != LeftoverKind::output && l.use == Leftover::Use::none;
-}
+bool is_removable(const Leftover& l) { return l.kind != LeftoverKind::strange && l.use == Leftover::Use::none; }
 
 /// Removes or restores a leftover if --remove is given. Returns one word for the action.
 std::string clean_up(const Folder& dir, const Leftover& l, const CleanOptions& o) {
@@ -78,16 +73,10 @@ std::string clean_up(const Folder& dir, const Leftover& l, const CleanOptions& o
   return l.kind == LeftoverKind::predecessor ? "put back" : "removed";
 }
 
-std::vector<std::string> paths_of(const Folder& dir, const Leftover& l) {
-  std::vector<std::string> paths;
-  for (const std::string& name : l.names) paths.push_back(dir.path(name));
-  return paths;
-}
-
 Json to_json(const Folder& dir, const Leftover& l, const std::string& done) {
   Json j = {{"out", dir.path(l.place)},
             {"kind", name_of(l.kind)},
-            {"paths", paths_of(dir, l)},
+            {"path", dir.path(l.name)},
             {"bytes", l.bytes},
             {"age_seconds", l.age},
             {"finished_jobs", l.jobs},
@@ -106,7 +95,7 @@ struct Leftovers {
 /// Leftovers beside the output `path`, or, if there are none, all leftovers in the folder `path`.
 Leftovers find_at(const std::string& path) {
   if (LastStep out = last_step(path); out.above) {
-    auto beside = find_leftovers(out.above, owned_files, out.name);
+    auto beside = find_leftovers(out.above, out.name);
     if (!beside.empty() || !out.above.has(out.name)) return {std::move(out.above), std::move(beside)};
   }
   refuse_link(path);  // it may be an OUT, in whose place another user put the link
@@ -114,7 +103,7 @@ Leftovers find_at(const std::string& path) {
   const fs::path folder = fs::canonical(path, ec);
   if (ec) fail_errno(path, "cannot read", ec.value());
   Folder dir = Folder::open(folder.string());
-  auto all = find_leftovers(dir, owned_files);
+  auto all = find_leftovers(dir);
   return {std::move(dir), std::move(all)};
 }
 
@@ -132,8 +121,7 @@ int clean(const CleanOptions& o, bool json) {
         fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),
                     printable(describe(l)), human_bytes(l.bytes), human_age(l.age), describe(l.use));
     print_out("{}\n", fitted(what));
-    if (verbosity() == Verbosity::verbose)
-      for (const std::string& path : paths_of(dir, l)) print_out("  {}\n", printable(path));
+    if (verbosity() == Verbosity::verbose) print_out("  {}\n", printable(dir.path(l.name)));
   }
   if (json) print_out("{}\n", one_line(Json{{"dir", dir.path()}, {"leftovers", list}}));
   if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.path));
@@ -148,8 +136,9 @@ void add_clean(CLI::App& root, Common& common, Run& run) {
   static CleanOptions o;
   app->description(
       "List or remove the leftovers of interrupted runs\n\n"
-      "Lists staging directories, journals and parts beside OUT, or beside all outputs in a folder, with size, age and "
-      "whether a run may be using them.");
+      "Lists the staging directory beside OUT, or all staging directories in a folder, with size, age and whether a "
+      "run "
+      "may be using them.");
   app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/gpt-oss-20b-marlin --remove");
   app->add_option("PATH", o.path, "An OUT, or a folder in which outputs are made")->required()->type_name("");
   add(app,
@@ -158,7 +147,7 @@ void add_clean(CLI::App& root, Common& common, Run& run) {
        .manual = R"(Remove the leftovers, except those that a run may be using, and restore an old output that
 .Fl -force
 had renamed.
-Links, files of others and complete outputs without a journal stay.)"},
+Links and files of others stay.)"},
       o.remove);
   add_common(app, common);
   app->callback([&] { run = [&] { return clean(o, common.json); }; });

@@ -167,7 +167,7 @@ Json leave_as_it_is(const ConvertOptions& options, const Plan& plan, const Place
   if (options.part) return merged_part(options, plan);
   if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // needs the parts
   if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));                // late parts
-  for (const Leftover& l : find_leftovers(place.above, owned_files, place.name))
+  for (const Leftover& l : find_leftovers(place.above, place.name))
     if (l.bytes > 0)
       note(fmt::format(
           "{}: an interrupted run to replace or extend it left {}; to discard that: mxfp4-pack clean {} --remove",

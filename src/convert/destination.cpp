@@ -65,7 +65,7 @@ ManifestOptions AddedSet::manifest_options(const Input& in) const {
 void AddedSet::check(const Plan& plan) const {
   refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
   for (const std::string& name : names_of_set(plan)) check_free(name);
-  check_free(run_file);
+  if (!has_run_file(out_.held.folder())) check_free(run_file);
   const Folder& there = out_.held.folder();
   if (there.has(sums_name) && !is_own_sums(there, out_.manifest.files))
     fail(ErrorKind::usage, "{}: {} is not as mxfp4-pack wrote it; move it away first", options_.out, sums_name);

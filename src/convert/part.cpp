@@ -20,12 +20,12 @@ namespace {
 
 /// Refuses to start beside an interrupted single run with other options, because merge() could not continue that run.
 void refuse_another_run(const ConvertOptions& options, const Plan& plan, const Input& in) {
-  const Place& place = *in.place;
-  const std::string journal = hidden_beside(place.name).journal;
-  if (!place.above.has(journal)) return;
-  const JournalText run = read_journal(open_read(place.above, journal));
-  const bool is_finished = holds(place.folder(), run.proof);  // otherwise the run ended before its output was in place
-  if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options, in).options) return;
+  const Folder out = in.place->folder();
+  const HeldFolder stage = find_stage(in.place->above, in.place->name);
+  if (!stage || !stage.folder.has(staged_journal)) return;
+  const JournalText run = read_journal(open_read(stage.folder, staged_journal));
+  if (run.records.empty() || run.head.options == open_options_of(plan, options, in).options) return;
+  if (run.finished && holds_run(out, run.head.run)) return;  // else the run ended before its output was in place
   fail(ErrorKind::usage,
        "{}: an interrupted run with other options is there; finish that one without --part, or discard it: "
        "mxfp4-pack clean {} --remove",

@@ -8,7 +8,7 @@
 
 #include "src/backends/serve.h"
 #include "src/base/log.h"
-#include "src/io/leftover.h"
+#include "src/io/stage.h"
 
 namespace mxfp4 {
 
@@ -30,11 +30,14 @@ void check_same(const PartRun& run, const std::string& place, const PartFolder& 
        n.index, n.count, why, shell_word(run.out), run.whole);
 }
 
-/// Removes the directory of parts if it is empty, for example after the first part has failed.
+/// Removes the folder of parts and the staging directory if they are empty, for example after the first part failed.
 class FolderOfParts {
  public:
   explicit FolderOfParts(const Place& place) : place_(place) {}
-  ~FolderOfParts() { place_.above.rmdir(hidden_beside(place_.name).parts); }
+  ~FolderOfParts() {
+    if (const HeldFolder stage(place_.above, stage_beside(place_.name)); stage) stage.folder.rmdir(staged_parts);
+    remove_empty_stage(place_.above, place_.name);
+  }
   FolderOfParts(const FolderOfParts&) = delete;
 
  private:
@@ -135,7 +138,7 @@ Json write_part(const PartRun& run, const PartWork& work) {
 Parts::Parts(const PartRun& run, int count)
     : plan_(run.plan),
       parts_(parts_beside(run.place)),
-      partial_(run.place.above.find(hidden_beside(run.place.name).partial)),
+      partial_(HeldFolder(parts_.above, staged_new).folder),
       all_(read_parts(parts_)) {
   if (count == 0 && !all_.empty()) count = all_.front().number.count;
   for (const PartFolder& part : all_) check_same(run, run.place.name, part, count);

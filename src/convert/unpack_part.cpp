@@ -113,6 +113,7 @@ Json merge_unpacked(const MergeOptions& options, const Place& place, const std::
     const bool reads = options.verify || !found.empty();  // a late part may differ from DEST
     if (reads) check_written(place.folder().lasting_path(), options, *packed);
     remove_merged_parts(parts_beside(place), unpacked_files(source));
+    remove_empty_stage(place.above, place.name);
     note(fmt::format("{}: {}", options.out, reads ? "all is merged already" : there_already));
     return {{"out", options.out}, {"unchanged", true}};
   }

@@ -23,26 +23,13 @@ constexpr const char* mark = "mxfp4-pack-journal-3";
 constexpr const char* finished = "finished";
 constexpr int64_t piece = 32 << 20;  // longer than any line
 
-[[noreturn]] void fail_to_open(const Folder& folder, const std::string& name, const std::string& out, int error) {
-  if (error == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", folder.path(name));
-  const bool takes_none = error == ENOENT && folder.stat().st_nlink > 0;  // for example /proc
-  if (error == EACCES || error == EROFS || takes_none)
-    fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, folder.path(),
-         takes_none ? "no file can be created there" : std::strerror(error));
-  fail_errno(folder.path(name), "cannot create", error);
-}
-
-/// Another user may own the file, if others can write in the folder.
-Fd open_journal(const Folder& folder, const std::string& name, const std::string& out) {
+Fd open_journal(const Folder& folder, const std::string& name) {
   Fd file = folder.open(name, O_RDWR | O_CREAT | O_NONBLOCK, 0600);
-  if (!file) fail_to_open(folder, name, out, errno);
+  if (!file && errno == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", folder.path(name));
+  if (!file) fail_errno(folder.path(name), "cannot create", errno);
   const struct stat s = file.stat();
-  if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
-    fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", file.name());
-  if (s.st_uid != ::geteuid())
-    fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", file.name());
-  if (s.st_mode & 022)
-    fail(ErrorKind::usage, "{}: others may write to it, so it is no journal of mxfp4-pack; move it away", file.name());
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || s.st_uid != ::geteuid() || (s.st_mode & 022))
+    fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; move it away", file.name());
   if (s.st_size > 0) ::fsync(file.get());  // NFS reports here, once, failed writes of a former run
   return file;
 }
@@ -64,10 +51,8 @@ bool read_line(const std::string& line, JournalText& journal) {
     return journal.begun = first == mark && words;
   }
   if (line.starts_with(finished)) {
-    Proof& proof = journal.proof;
-    const bool is_whole = bool(words >> first >> proof.checksum >> proof.file);
-    words >> proof.replaced;
-    return is_whole;
+    words >> first >> journal.list;
+    return journal.finished = true;
   }
   int64_t job = -1;
   words >> job;
@@ -144,14 +129,13 @@ JournalText read_journal(const Fd& fd) {
 Journal::Journal(const Folder& folder, std::string name, const std::string& out)
     : folder_(folder), name_(std::move(name)) {
   do {  // again if another run has just ended and removed the file
-    fd_ = open_journal(folder_, name_, out);
+    fd_ = open_journal(folder_, name_);
     lock_ = take_lock(fd_);
     if (lock_ == Lock::held) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
   } while (!is_file_at(fd_, folder_, name_));
   text_ = read_journal(fd_);
   if (text_.strange) fail(ErrorKind::usage, "{}: is no journal of mxfp4-pack; move it away", fd_.name());
   if (text_.end < fd_.stat().st_size && !text_.foreign) truncate();
-  if (!text_.begun && !text_.foreign) remove_at_signal(folder_.fd(), name_);
 }
 
 Journal::~Journal() {
@@ -164,10 +148,10 @@ void Journal::truncate() {
 }
 
 void Journal::clear() {
-  const bool was_finished = !text_.proof.file.empty(), was_empty = text_.end == 0 && !text_.foreign;
+  const bool was_finished = text_.finished, was_empty = text_.end == 0 && !text_.foreign;
   text_ = {};
   if (!was_empty) truncate();
-  if (was_finished) fd_.sync();  // else a power loss may restore the proof beside the next staging directory
+  if (was_finished) fd_.sync();
 }
 
 void Journal::begin(const JournalHead& head) {
@@ -180,10 +164,11 @@ void Journal::begin(const JournalHead& head) {
 
 bool Journal::is_in_place() const { return is_file_at(fd_, folder_, name_); }
 
-void Journal::finish(const Proof& proof) {
-  append(fmt::format("{} {} {} {}", finished, proof.checksum, proof.file, proof.replaced));
+void Journal::finish(const std::string& list) {
+  append(fmt::format("{} {}", finished, list));
   fd_.sync();
-  text_.proof = proof;
+  text_.finished = true;
+  text_.list = list;
 }
 
 void Journal::add(int64_t job, const std::string& record) {

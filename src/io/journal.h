@@ -1,4 +1,4 @@
-// The finished jobs of an unfinished conversion: one line per job, in a hidden file beside OUT that is also its lock.
+// The finished jobs of an unfinished conversion: one line per job, in a file that is also the lock of OUT.
 #pragma once
 
 #include <map>
@@ -22,13 +22,6 @@ struct JournalHead {
 std::string line_of(const JournalHead& head);
 void read_run_line(const std::string& line, JournalHead& head);
 
-/// Identifies a finished directory by the checksum of one of its files, and the directory that it replaces by the
-/// checksum of the file of the same name. A later run removes files of no other directory.
-struct Proof {
-  std::string file, checksum;  // empty: the directory was not finished
-  std::string replaced = {};   // empty: there was no such file
-};
-
 /// The contents of a journal. If it is not begun, it has no head and no records.
 struct JournalText {
   bool begun = false;
@@ -36,8 +29,9 @@ struct JournalText {
   bool strange = false;  // no version writes such text
   JournalHead head;
   std::map<int64_t, std::string> records;
-  Proof proof;
-  int64_t end = 0;  // of the last whole line
+  bool finished = false;  // the output is whole and may be published
+  std::string list = {};  // the file that lists the files of the replaced output; empty: that output is kept
+  int64_t end = 0;        // of the last whole line
 };
 JournalText read_journal(const Fd& fd);
 
@@ -49,8 +43,8 @@ Lock take_lock(const Fd& fd, bool shared = false);
 class Journal {
  public:
   /// Opens or creates the file, private to this user, and locks it for the life of this object; the system drops the
-  /// lock of a dead process. Throws Error{usage} if another run holds the lock, or if the file is a link or belongs to
-  /// another user. The folder must outlive this object. out: the output's name in messages.
+  /// lock of a dead process. Throws Error{usage} if another run holds the lock, or if the file is not this user's
+  /// alone. The folder must outlive this object. out: the output's name in messages.
   Journal(const Folder& folder, std::string name, const std::string& out);
   /// Removes the file if begin() was not called.
   ~Journal();
@@ -60,19 +54,18 @@ class Journal {
   const JournalHead& head() const { return text_.head; }
   /// Each job's record, as given to add().
   const std::map<int64_t, std::string>& records() const { return text_.records; }
-  const Proof& proof() const { return text_.proof; }
-  bool is_foreign() const { return text_.foreign; }
+  const JournalText& text() const { return text_; }
   /// Whether the file still has its name. Without the name it locks nothing.
   bool is_in_place() const;
   /// False if the file system has no locks.
   bool is_locked() const { return lock_ == Lock::taken; }
 
-  /// Empties the journal. Syncs it if it holds a proof: if the proof came back after a power loss, the next staging
+  /// Empties the journal. Syncs it if it is finished: if its last line came back after a power loss, the next run's
   /// directory would look like a replaced output.
   void clear();
   void begin(const JournalHead& head);
-  /// Records the proof, on disk. The directory may be published after this call.
-  void finish(const Proof& proof);
+  /// Records on disk that the output is whole. It may be published after this call. list: see JournalText.
+  void finish(const std::string& list);
   /// Appends one line, from any thread. It is not synced. A line that a crash cuts short is ignored, so after a power
   /// loss its job is repeated. A continued run compares each record with the data.
   void add(int64_t job, const std::string& record);

@@ -1,5 +1,5 @@
-// An output directory that appears complete or not at all: it is built in a staging directory beside its place, synced
-// and renamed.
+// An output directory that appears complete or not at all: it is built in a staging directory beside its place
+// (stage.h), synced and renamed.
 //
 // Descriptors hold the folder above and the staging directory, and all names are looked up below these. Another user
 // who may rename entries of the folder above can end a run, but cannot make it write or remove anything elsewhere.
@@ -13,11 +13,10 @@
 
 #include "src/base/signals.h"
 #include "src/io/journal.h"
-#include "src/io/leftover.h"
 #include "src/io/link.h"
 #include "src/io/place.h"
 #include "src/io/privacy.h"
-#include "src/io/replaced.h"
+#include "src/io/stage.h"
 
 namespace mxfp4 {
 
@@ -50,25 +49,26 @@ class OutputDir {
   /// read. Throws Error{usage} if another run is writing OUT. If a run was interrupted after it published its output,
   /// this removes its leftovers. out: OUT's name in messages. made: null for outputs that are never replaced.
   OutputDir(Place place, const std::string& out, ListOwn made = nullptr);
-  /// A folder for one part of the output at `place`, among its parts (parts.h). Its name is unique, so it has no lock.
+  /// A folder for one part of the output at `place`, among its parts (parts.h). Its name is unique, so no other run
+  /// waits for its lock.
   /// It is never continued.
   static OutputDir for_part(const Place& place, const std::string& part);
   /// Removes a run's leftovers beside `place`, and restores an old output if its place is empty. Like the constructor,
   /// it takes the lock and removes the leftovers of a published output. Throws Error{usage} if this tool did not make
-  /// one of the leftovers.
+  /// one of the leftovers, or if an old output is left behind.
   static void clean(Place place, ListOwn made);
-  /// Removes the staging directory, unless it is published or kept.
+  /// Removes the files of this run, unless they are published or kept.
   ~OutputDir();
   OutputDir(const OutputDir&) = delete;
 
-  /// Refuses an existing OUT unless `start.existing` permits it. Continues in the staging directory of an interrupted
-  /// run with the same inputs. Refuses a staging directory of another run with a finished step, unless `start` discards
-  /// it. Throws Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check.
-  /// Files that are made after this call are as private as the source's most private file (permitted.h), and OUT itself
-  /// as it is at the end.
+  /// Refuses an existing OUT unless `start.existing` permits it. Continues an interrupted run with the same inputs.
+  /// Refuses if an interrupted run with other inputs has a finished step, unless `start` discards that run. Throws
+  /// Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check. Files that are
+  /// made after this call are as private as the source's most private file (permitted.h), and OUT itself as it is at
+  /// the end.
   void open(const OpenOptions& start = {});
 
-  /// The staging directory. Throws Error{io} if somebody removed it.
+  /// The directory that this run builds. Throws Error{io} if somebody removed it.
   const Folder& built() const;
   /// Creates a file of `bytes` bytes, and the folders above it. Reserves its space if the file system can, except on
   /// tmpfs. If this run continues another, the file keeps the bytes that the other run wrote. Anything else with that
@@ -85,13 +85,13 @@ class OutputDir {
   int link_from(const Folder& from, const std::string& name) const;
   /// Copies the file or link with that name from another folder, with its permissions, and syncs the copy.
   void copy_from(const Folder& from, const std::string& name) const;
-  /// Moves a file of another run into the staging directory.
+  /// Moves a file of another run into the directory.
   void take(const Folder& from, const std::string& name) const;
   /// The directory that will be replaced, valid after open(); null if there is none.
   const Folder* replaced() const { return old_ ? &old_->folder : nullptr; }
   /// The finished jobs of this run and of the runs that it continues.
-  Journal& journal() { return journal_; }
-  /// Whether a later error leaves the staging directory for a run that continues, if a job is finished.
+  Journal& journal() { return *journal_; }
+  /// Whether a later error leaves the directory for a run that continues, if a job is finished.
   void keep(bool keep) { keep_ = keep && !is_part_; }
   /// Whether the run that this one continues had published the directory.
   bool committed() const { return committed_; }
@@ -100,19 +100,20 @@ class OutputDir {
   bool finished() const { return finished_; }
   /// The path of the old output that was set aside; empty if none was.
   const std::string& kept() const { return kept_; }
-  /// Publishes the staging directory: syncs every folder and renames the directory to its place. Throws if another user
-  /// added a file to it. Afterwards the replaced output is removed, unless it was set aside. Files that others added to
-  /// the replaced output in the meantime move into the new directory.
-  ///
-  /// `proof` is a file whose contents are unique to this
-  /// run, so that a later run recognises the output; may be empty.
-  void commit(const std::string& proof = {});
+  /// Publishes the directory: syncs every folder and renames the directory to its place. Throws if another user added a
+  /// file to it. Afterwards the replaced output is removed, unless it was set aside. Files that others added to the
+  /// replaced output in the meantime move into the new directory. list: the file that lists the files of an output of
+  /// this kind; may be empty if none is replaced.
+  void commit(const std::string& list = {});
 
  private:
   OutputDir(Place place, bool is_part, const std::string& out, ListOwn made);
+  void lock();
+  void finish_earlier(const Folder& now);
+  bool is_left() const;
   void look_at_parts(const OpenOptions& start) const;
   std::string how_to_clean() const;
-  void remove_finished_journal();
+  void end_journal();
   [[noreturn]] void fail_removed() const;
   [[noreturn]] void fail_changed() const;
   bool take_over(const OpenOptions& start);
@@ -120,16 +121,14 @@ class OutputDir {
   void begin(const OpenOptions& start);
   void put_back();
   void make_folders(const std::string& name) const;
-  HeldFolder hold(const std::string& name) const { return {place_.above, name}; }
-  bool is_partial_ours() const;
-  bool is_replaced(const HeldFolder& old) const;
-  bool knows_files_of(const Folder& dir) const;
+  StageState state() const;
   void check_is_ours(const HeldFolder& dir) const;
-  void check_not_whole(const HeldFolder& dir) const;
-  void remove_leftover(const HeldFolder& dir);
-  void set_aside();
+  void remove_leftover();
+  HeldFolder staged(const std::string& name) const { return {stage_->folder, name}; }
+  bool is_in_place() const;
+  void keep_replaced(const HeldFolder& old);
+  void swap_into_place();
   void rename_into_place();
-  void check_in_place();
   void sync_built();
   void remove_replaced(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own);
   void end();
@@ -138,18 +137,19 @@ class OutputDir {
   Place place_;
   std::string name_;  // in messages
   std::string kept_;
-  HiddenNames hidden_;
   ListOwn made_;
-  Journal journal_;
-  std::optional<HeldFolder> partial_;  // the staging directory
-  std::optional<HeldFolder> old_;      // the output that will be replaced
-  Snapshot before_;                    // of old_
+  std::optional<HeldFolder> stage_;  // the staging directory
+  std::optional<Journal> journal_;
+  std::optional<HeldFolder> new_;  // the directory that is built
+  std::optional<HeldFolder> old_;  // the output that will be replaced
+  Snapshot before_;                // of old_
+  mode_t mode_ = 0;                // of the published directory, while only its owner can write in it
   Privacy privacy_;
   std::shared_ptr<const SourceFolder> source_folder_;
   bool keeps_mode_ = false;  // that of the directory that is replaced
   bool finished_ = false;    // the journal belongs to a run whose output is in its place
   bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;
-  bool built_ = false;  // the staging directory is this run's
+  bool built_ = false;  // new_ is this run's
 };
 
 }  // namespace mxfp4

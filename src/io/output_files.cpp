@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/long_text.h"
 #include "src/io/output.h"
 #include "src/io/swap.h"
@@ -32,8 +33,8 @@ bool reflink(const Fd& from, const Fd& to) { return ::ioctl(to.get(), FICLONE, f
 }  // namespace
 
 const Folder& OutputDir::built() const {
-  if (!partial_ || !partial_->is_in_place()) fail_removed();
-  return partial_->folder;
+  if (!new_ || !stage_->is_in_place() || !new_->is_in_place()) fail_removed();
+  return new_->folder;
 }
 
 void OutputDir::make_folders(const std::string& name) const {
@@ -96,50 +97,49 @@ void OutputDir::take(const Folder& from, const std::string& name) const {
   if (const int error = from.rename(name, built(), name)) fail_errno(from.path(name), "cannot move", error);
 }
 
-/// Renames the staging directory to a kept name, then swaps it with the old output. So a run that is killed at any
-/// moment leaves both outputs, and neither has a hidden name. A run that fails restores the old output.
-void OutputDir::set_aside() {
-  const Folder& above = place_.above;
-  const std::string fresh = move_to_kept(above, hidden_.partial, above, place_.name);
-  std::string kept = fresh;
-  try {
-    kept_ = above.path(fresh);
-    if (!swap_at_once(above, fresh, place_.name)) {
-      kept = move_to_kept(above, place_.name, above, place_.name);
-      kept_ = above.path(kept);
-      rename_to(above, fresh, place_.name);
-    }
-  } catch (...) {
-    if (kept != fresh) above.rename(kept, above, place_.name);
-    above.rename(fresh, above, hidden_.partial);
-    throw;
-  }
-  replace_ = false;
+/// Renames the replaced output to the first free name OUT.kept-N.
+void OutputDir::keep_replaced(const HeldFolder& old) {
+  if (!old || old.above.rmdir(old.name) == 0) return;  // it was empty
+  kept_ = place_.above.path(move_to_kept(old.above, old.name, place_.above, place_.name));
+  note(fmt::format("{}: the old output is kept as {}", name_, kept_));
 }
 
-/// Another user who may rename in the folder above could have put another folder under the hidden name just before the
-/// rename.
-void OutputDir::check_in_place() {
-  if (!partial_->folder.is_at(place_.above, place_.name))
-    fail(ErrorKind::io, "{}: another user has moved the finished output; it is not at its place", name_);
+/// Exchanges the directory with the output that it replaces, which old_ then names in the staging directory. Needs no
+/// memory after the exchange.
+void OutputDir::swap_into_place() {
+  const std::string fresh = staged_new, aside = staged_old;
+  const Entrance from{stage_->folder, fresh}, to{place_.above, place_.name};
+  HeldFolder& old = *old_;
+  Folder above = stage_->folder.again();
+  const mode_t mode = old.folder.make_writable();
+  if (!old.is_in_place()) fail_changed();
+  try {
+    swap_folders(from, to, aside);
+  } catch (...) {
+    old.folder.set_mode(mode);
+    throw;
+  }
+  const bool is_swapped = old.folder.is_at(above, fresh);
+  if (!is_swapped && !old.folder.is_at(above, aside)) {  // another process replaced it just before the swap
+    swap_folders({above, above.has(aside) ? aside : fresh}, to, aside);
+    fail_changed();
+  }
+  committed_ = true;
+  old.above = std::move(above);
+  old.name = is_swapped ? fresh : aside;
+  if (set_aside_) old.folder.set_mode(mode);
 }
 
 void OutputDir::rename_into_place() {
-  if (set_aside_) {
-    set_aside();
-  } else if (replace_) {
-    old_->name.reserve(hidden_.aside.size());
-    if (!old_->is_in_place()) fail_changed();
-    swap_folders(place_.above, hidden_.partial, place_.name, hidden_.aside);
-    old_->name = place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside;
-    if (!old_->is_in_place()) {  // another process replaced it just before the swap
-      swap_folders(place_.above, old_->name, place_.name, hidden_.aside);
-      fail_changed();
-    }
-  } else {
-    rename_to(place_.above, hidden_.partial, place_.name);
-  }
-  check_in_place();
+  mode_ = new_->folder.make_writable();  // only a directory that can be written may move to another folder
+  const std::string fresh = staged_new;
+  if (replace_)
+    swap_into_place();
+  else
+    rename_to({stage_->folder, fresh}, {place_.above, place_.name});
+  committed_ = true;
+  if (!new_->folder.is_at(place_.above, place_.name))
+    fail(ErrorKind::io, "{}: another user has moved the finished output; it is not at its place", name_);
 }
 
 }  // namespace mxfp4

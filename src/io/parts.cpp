@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <random>
 #include <regex>
 #include <set>
@@ -56,34 +57,27 @@ PartFolder read_part(const Folder& parts, const std::string& name) {
   return part;
 }
 
-/// The head of an unfinished part's journal.
-JournalHead head_of_unfinished(const Folder& parts, const HiddenNames& hidden) {
-  if (!parts.has(hidden.journal)) return {};
-  const JournalText journal = read_journal(open_read(parts, hidden.journal));
-  return head_for(parts.find(hidden.partial), journal.head, journal.proof);
-}
-
 /// Whether a name has the form of new_part_name().
 bool is_part_name(const std::string& name) {
   static const std::regex pattern("[0-9]+-of-[0-9]+\\.[A-Za-z0-9_-]+\\.[0-9]+\\.[0-9a-f]+");
   return std::regex_match(name, pattern);
 }
 
-/// Removes an unfinished part. Its journal is removed last, since it lists the files of a part that only lacks its
-/// name.
+/// Removes an unfinished part; its journal and its staging directory last.
 void remove_unfinished(const Folder& parts, const std::string& part) {
-  const HiddenNames hidden = hidden_beside(part);
-  const JournalHead head = head_of_unfinished(parts, hidden);
-  remove_partial({parts, hidden.partial}, part, head, nullptr);
-  if (const int error = parts.unlink(hidden.journal); error != 0 && error != ENOENT)
-    fail_errno(parts.path(hidden.journal), "cannot remove", error);
+  const HeldFolder stage = find_stage(parts, part);
+  remove_new({stage.folder, staged_new}, part, {});
+  if (const int error = stage ? stage.folder.unlink(staged_journal) : ENOENT; error != 0 && error != ENOENT)
+    fail_errno(stage.folder.path(staged_journal), "cannot remove", error);
+  if (const int error = parts.rmdir(stage.name); error != 0 && error != ENOENT)
+    fail_errno(parts.path(stage.name), "cannot remove", error);
 }
 
 std::string why_not_own_unfinished(const Folder& parts, const std::string& part) {
-  const HiddenNames hidden = hidden_beside(part);
-  if (!parts.has(hidden.partial)) return {};
-  const std::string why = why_not_ours({parts, hidden.partial}, part, head_of_unfinished(parts, hidden), nullptr);
-  return why.empty() ? "" : fmt::format("{}: {}", parts.path(hidden.partial), why);
+  const HeldFolder stage(parts, stage_beside(part));
+  std::string why = why_no_stage(stage);
+  if (why.empty()) why = why_not_ours({stage.folder, staged_new}, part, {});
+  return why.empty() ? "" : fmt::format("{}: {}", parts.path(stage.name), why);
 }
 
 /// The part's own files. made: used if the part's record does not list them.
@@ -165,21 +159,11 @@ std::string run_of(const PartNumber& number, const std::string& place, Json comm
   return one_line(command);
 }
 
-HeldFolder parts_beside(const Place& place) { return {place.above, hidden_beside(place.name).parts}; }
+HeldFolder parts_beside(const Place& place) { return {find_stage(place.above, place.name).folder, staged_parts}; }
 
 void check_own_parts(const HeldFolder& parts) {
-  const std::string path = parts.above.path(parts.name);
-  if (!parts && !parts.above.has(parts.name)) return;
-  if (!parts) fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; remove it", path);
-  const struct stat s = parts.folder.stat();
-  if (s.st_uid != ::geteuid())
-    fail(ErrorKind::usage, "{}: the parts belong to user {}, and this is user {}; write and merge parts as one user",
-         path, s.st_uid, ::geteuid());
-  if (parts.above.stat().st_dev != s.st_dev)
-    fail(ErrorKind::usage, "{}: on another file system than the output, where no part can be moved to; unmount it",
-         path);
-  if (!parts.folder.is_private())
-    fail(ErrorKind::usage, "{}: others may enter it, so it is not a folder of mxfp4-pack's own; move it away", path);
+  if (!parts.above || !parts.above.has(parts.name) || (parts && parts.folder.is_own())) return;
+  fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; move it away", parts.above.path(parts.name));
 }
 
 std::vector<PartFolder> read_parts(const HeldFolder& parts) {
@@ -206,7 +190,9 @@ bool is_young(const Folder& in, const std::string& name) {
 bool are_being_written(const HeldFolder& parts) {
   const std::vector<std::string> names = names_in(parts.folder);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return !name_behind(name).empty() && is_young(parts.folder, name);
+    if (name_behind(name).empty()) return false;
+    const Folder stage = parts.folder.find(name);
+    return is_young(parts.folder, name) || (stage && is_young(stage, staged_journal));
   });
 }
 
@@ -223,7 +209,7 @@ std::string why_not_own_parts(const HeldFolder& held, const std::vector<std::str
     std::string why;
     if (has_record(parts, name)) {
       const PartFolder found = read_part(parts, name);
-      why = why_of_another(found, name_behind(held.name));
+      why = why_of_another(found, name_behind(std::filesystem::path(held.above.path()).filename().string()));
       why = why.empty() ? why_not_own_part(parts, found, made) : fmt::format("{} {}", parts.path(name), why);
     } else if (is_part_name(part))
       why = why_not_own_unfinished(parts, part);

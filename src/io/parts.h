@@ -1,4 +1,4 @@
-// Parts of an output, made by several nodes: folders in a hidden folder beside the output's place. One run writes each
+// Parts of an output, made by several nodes: folders in the output's staging directory (stage.h). One run writes each
 // part under a unique name, and the part appears complete. So nodes need no locks and never wait for one another.
 #pragma once
 
@@ -40,11 +40,10 @@ std::string run_of(const PartNumber& number, const std::string& place, Json comm
 /// Why a part does not belong to the output at `place`; empty if it does.
 std::string why_of_another(const PartFolder& part, const std::string& place);
 
-/// The folder of parts beside an output's place; holds nothing if it is not there.
+/// The folder of parts of the output at a place; holds nothing if it is not there. Throws as find_stage() does.
 HeldFolder parts_beside(const Place& place);
 
-/// Throws Error{usage} if the folder of parts exists, but belongs to another user, or is on another file system than
-/// the folder above, or others may write in it.
+/// Throws Error{usage} if the folder of parts exists, but is no folder of this user.
 void check_own_parts(const HeldFolder& parts);
 
 /// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out. Throws as

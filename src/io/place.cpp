@@ -15,7 +15,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/new_file.h"
-#include "src/io/leftover.h"
+#include "src/io/stage.h"
 
 namespace mxfp4 {
 
@@ -41,10 +41,10 @@ bool share_any(const std::set<Identity>& a, const std::set<Identity>& b) {
 
 void check_length(const std::string& out, const std::string& name) {
   static constexpr size_t most = NAME_MAX;
-  const size_t beside = longest_name_beside(name).size();
+  const size_t beside = stage_beside(name).size();
   if (beside > most)
-    fail(ErrorKind::usage, "{}: a name of {} bytes, at most {} expected, since a hidden name beside it is longer", out,
-         name.size(), most - (beside - name.size()));
+    fail(ErrorKind::usage, "{}: a name of {} bytes, at most {} expected, since the staging directory's name is longer",
+         out, name.size(), most - (beside - name.size()));
 }
 
 /// Throws Error{usage} if OUT is a mount point or contains one. If the system does not list its mounts, the final
@@ -93,7 +93,7 @@ Place place_of(const std::string& out) {
   Place place{std::move(step.above), std::move(step.name)};
   refuse_link_at(out, place.above, place.name);
   if (const std::string of = name_behind(place.name); !of.empty())
-    fail(ErrorKind::usage, "{}: is the hidden name of a run that writes {}; choose another name", out,
+    fail(ErrorKind::usage, "{}: is the name of the staging directory of {}; choose another name", out,
          place.above.path(of));
   check_length(out, place.name);
   const Folder here = Folder::try_open(".");

@@ -14,6 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/long_text.h"
 #include "src/io/privacy.h"
+#include "src/io/stage.h"
 
 namespace mxfp4 {
 
@@ -152,7 +153,9 @@ void check_replaceable(const std::string& out, const Folder& dir, const ListOwn&
   const std::vector<std::string> names = dir ? made(dir) : std::vector<std::string>();
   if (names.empty())
     fail(ErrorKind::usage, "{}: exists, and nothing in it says that this command made it; choose another place", out);
-  const std::string foreign = foreign_in(dir, {names.begin(), names.end()});
+  std::set<std::string> all(names.begin(), names.end());
+  if (has_run_file(dir)) all.insert(run_file);
+  const std::string foreign = foreign_in(dir, all);
   if (!foreign.empty())
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
 }

@@ -18,12 +18,14 @@ using IsOwn = std::function<bool(const std::string& name)>;
 
 /// A folder and the name that it had in the folder above when it was opened.
 struct HeldFolder {
-  const Folder& above;
+  Folder above;  // may hold nothing
   std::string name;
   Folder folder;  // holds nothing if the name was not there, or was no folder
 
   HeldFolder(const Folder& above_, std::string name_)
-      : above(above_), name(std::move(name_)), folder(above.find(name)) {}
+      : above(above_ ? above_.again() : Folder()),
+        name(std::move(name_)),
+        folder(above ? above.find(name) : Folder()) {}
   explicit operator bool() const { return bool(folder); }
   bool is_in_place() const { return folder && folder.is_at(above, name); }
 };

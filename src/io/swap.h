@@ -1,4 +1,4 @@
-// Replaces a directory by another one in the same folder.
+// Gives a directory of one folder a name in another folder, also if that name is taken.
 #pragma once
 
 #include <string>
@@ -7,18 +7,22 @@
 
 namespace mxfp4 {
 
-/// Exchanges the names `fresh` and `name` in one step. Returns false if the file system cannot.
-bool swap_at_once(const Folder& above, const std::string& fresh, const std::string& name);
+/// A name in a folder.
+struct Entrance {
+  const Folder& folder;
+  const std::string& name;
+};
 
-/// Renames `fresh` to `name`. The old directory gets the name `fresh` or, if the file system cannot swap, `aside`.
-void swap_folders(const Folder& above, const std::string& fresh, const std::string& name, const std::string& aside);
+/// Renames a directory. If the name is taken, exchanges both directories in one step or, if the file system cannot,
+/// first renames the other directory to `aside` in the first folder.
+void swap_folders(const Entrance& fresh, const Entrance& to, const std::string& aside);
 
-/// Renames a folder. Fails unless `to` is missing or an empty folder.
-void rename_to(const Folder& above, const std::string& from, const std::string& to);
+/// Renames a folder. Fails if the new name is taken.
+void rename_to(const Entrance& from, const Entrance& to);
 
 /// Throws Error{usage} if overlayfs cannot move a folder, since it is in a lower layer. Only an attempt can show this.
-/// partial: a folder that is not empty, so that the attempt fails and changes nothing. out: the folder's name in
+/// taken: a folder that is not empty, so that the attempt fails and changes nothing. out: the folder's name in
 /// messages.
-void check_movable(const Folder& above, const std::string& name, const std::string& partial, const std::string& out);
+void check_movable(const Entrance& from, const Entrance& taken, const std::string& out);
 
 }  // namespace mxfp4

@@ -46,8 +46,8 @@ std::string header_checksum(const Fd& fd, int64_t bytes) {
 }
 
 bool may_be_there(const ManifestOptions& made, const std::string& name) {
-  return (name == sums_name && made.sha256sums) || name == ".gitattributes" || name.starts_with(".git/") ||
-         name.starts_with(".cache/");
+  return (name == sums_name && made.sha256sums) || name == run_file || name == ".gitattributes" ||
+         name.starts_with(".git/") || name.starts_with(".cache/");
 }
 
 /// Whether open_packed() has read this file and reported its problems.

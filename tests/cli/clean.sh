@@ -5,10 +5,12 @@
 many=$dir/many place=$dir/place
 synth gpt-oss-20b "$many" --tiny --layers 24
 options=(--backend marlin --engine vllm --threads 1)
-hidden() { echo "$place/.$1.mxfp4-pack.$2"; }
-# an output under a hidden name, which convert itself refuses. convert_hidden NAME SUFFIX OPTION..
+hidden() { echo "$place/.$1.mxfp4-pack/$2"; }
+make_stage() { mkdir -m 700 "$place/.$1.mxfp4-pack"; }
+# an output in a staging directory. convert_hidden NAME PLACE OPTION..
 convert_hidden() {
   convert "$tiny" "$dir/to-be-hidden" "${@:3}"
+  make_stage "$1"
   prepare mv "$dir/to-be-hidden" "$(hidden "$1" "$2")"
 }
 has_a_job() { { read -r && read -r; } <"$(hidden k journal)"; }
@@ -38,14 +40,14 @@ expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/
 prepare leave
 expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; the same convert command continues, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
   'nothing was removed; use --remove' clean
-expect 'with its paths' 0 '^  /.*place/\.k\.mxfp4-pack\.partial$' 'nothing was removed' clean -v
-expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","paths":\["/.*\.partial","/.*\.journal"\],"bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \
+expect 'with its path' 0 '^  /.*place/\.k\.mxfp4-pack$' 'nothing was removed' clean -v
+expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","path":"/.*/\.k\.mxfp4-pack","bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \
   '' clean --json -q
 exec 9<"$(hidden k journal)"
 flock 9
 expect 'a run that goes on is said' 0 'a run is writing it' '' clean
 expect 'its files stay' 0 '^kept: .*a run is writing it' '' clean --remove
-expect 'they are there' 0 '' '' test -d "$(hidden k partial)" -a -f "$(hidden k journal)"
+expect 'they are there' 0 '' '' test -d "$(hidden k new)" -a -f "$(hidden k journal)"
 exec 9>&-
 expect 'a run that has ended' 0 '^removed: ' '' clean --remove
 expect 'nothing stays' 0 '' '' rmdir "$place"
@@ -68,12 +70,12 @@ convert "$many" "$dir/whole" "${options[@]}"
 expect 'at random moments' 0 '' '' races
 prepare leave
 mkdir "$place/k"
-touch "$place/.other.mxfp4-pack.journal"
+make_stage other
 expect 'the path of an output' 0 '^/.*/place/k: a partial output' 'nothing was removed' "$program" clean "$place/k"
 expect 'what is beside it alone goes' 0 '^removed: .*place/k: a partial output' '' "$program" clean "$place/k/" --remove
-expect 'not what is of others' 0 '^\.other\.mxfp4-pack\.journal$' '' ls -A "$place" -I k
+expect 'not what is of others' 0 '^\.other\.mxfp4-pack$' '' ls -A "$place" -I k
 rmdir "$place/k"
-rm "$place/.other.mxfp4-pack.journal"
+rmdir "$place/.other.mxfp4-pack"
 rmdir "$place"
 prepare leave
 expect 'what is listed goes' 0 '^removed: .*place/k: a partial output' '' clean --remove
@@ -81,73 +83,68 @@ expect 'all of it' 0 '' '' rmdir "$place"
 
 prepare leave
 rm "$(hidden k journal)"
-expect 'no lock to ask: young files stay' 0 '^kept: .*without its journal.*there is no lock' '' clean --remove
-old "$(hidden k partial)"
-chmod -R a-w "$(hidden k partial)"
+expect 'no lock to ask: young files stay' 0 '^kept: .*the beginning of an output.*there is no lock' '' clean --remove
+old "$place"/.k*
+chmod -R a-w "$(hidden k new)"
 expect 'old ones go, read-only or not' 0 '^removed: .*changed 60 min ago' '' clean --remove
 expect 'nothing stays of them' 0 '' '' rmdir "$place"
 
 mkdir "$place"
-convert_hidden k partial.old --backend marlin --engine vllm
+convert_hidden k old --backend marlin --engine vllm
 old "$place"/.k*
-expect 'an old output is listed' 0 'the old output, whose place is empty' '' clean -q
-expect 'and put back' 0 '^put back: ' '' clean --remove
-expect 'as it was' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
-convert_hidden k partial --backend marlin --engine sglang
-echo mine >"$(hidden k partial)/notes.txt"
+expect 'an old output without a journal stays' 0 "^kept: .*it has an old output, and k is not the one that replaced it; it stays" '' clean --remove
+expect 'convert keeps it too' 2 '' 'k.mxfp4-pack/old: is an old output, and .*k is not the one that replaced it; move it away first' \
+  "$program" convert "$tiny" "$place/k" --backend marlin --engine sglang
+expect 'as it was' 0 'right' '' "$program" verify "$(hidden k old)" --source "$tiny"
+rm -r "$place"/.k*
+convert_hidden k new --backend marlin --engine vllm
 old "$place"/.k*
-expect 'a file of others keeps all there' 0 '^kept: .*k: a complete output that no journal names; it stays' '' clean --remove
-rm "$(hidden k partial)/notes.txt"
-old "$place"/.k*
-expect 'a whole output that no journal speaks of stays' 0 '^kept: .*k: a complete output that no journal names; it stays' '' clean --remove
-expect 'as it was' 0 'right' '' "$program" verify "$(hidden k partial)" --source "$tiny"
-rm "$(hidden k partial)/packed/packed-00001.safetensors"
-old "$place"/.k*
-expect 'and one that lacks a file' 0 "^kept: .*not mxfp4-pack's: neither a journal nor a file in it says" '' clean --remove
-expect 'convert keeps it too' 2 '' 'partial: neither a journal nor a file in it says .*; move it away first' \
+expect 'nor is an output removed that no run builds' 0 "^kept: .*not mxfp4-pack's: LICENSE was not made by" '' clean --remove
+expect 'convert keeps it, too' 2 '' 'mxfp4-pack/new: LICENSE was not made by mxfp4-pack, .*; move it away first' \
   "$program" convert "$tiny" "$place/k" --backend marlin --engine sglang --force
-rm -r "$(hidden k partial)"
-expect 'OUT stays' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
+expect 'it is as it was' 0 'right' '' "$program" verify "$(hidden k new)" --source "$tiny"
+rm -r "$place"/.k*
 
+make_stage k
 truncate -s 1T "$(hidden k journal)"
 old "$place"/.k*
 expect 'a journal of holes is nothing that was begun' 0 '^removed: .*the beginning of an output' '' clean --remove
 
-mkdir "$dir/elsewhere"
-echo mine >"$dir/elsewhere/file"
-ln -s "$dir/elsewhere" "$(hidden a partial)"
-ln -s "$dir/elsewhere/file" "$(hidden b journal)"
-mkdir "$(hidden c partial)"
-echo mine >"$(hidden c partial)/file"
-old "$place"/.[abc]*
-expect 'links and unknown contents stay' 0 '^kept: .*/c: .*no manifest in it says that' '' clean --remove
+mkdir -m 700 "$dir/elsewhere"
+echo mine >"$dir/elsewhere/new"
+ln -s "$dir/elsewhere" "$place/.a.mxfp4-pack"
+make_stage b
+ln -s "$dir/elsewhere/new" "$(hidden b journal)"
+make_stage c
+echo mine >"$(hidden c thesis)"
+mkdir "$place/.d.mxfp4-pack"
+make_stage e
+mkdir "$(hidden e new)"
+echo mine >"$(hidden e new)/thesis"
+old "$place"/.[abcde]*
+expect 'links and unknown contents stay' 0 '^kept: .*/c: .*thesis in it was not made by mxfp4-pack' '' clean --remove
 cp "$dir/out.txt" "$dir/list.txt"
-expect 'all three of them' 0 '^3$' '' grep -c "^kept: .*not mxfp4-pack's" "$dir/list.txt"
-expect 'untouched' 0 '^mine$' '' cat "$dir/elsewhere/file" "$(hidden c partial)/file"
-expect 'nor does convert remove them' 2 '' 'c.mxfp4-pack.partial: no manifest in it says' "$program" convert "$tiny" "$place/c" "${options[@]}"
-expect 'nor a link' 2 '' 'a.mxfp4-pack.partial: it is a link; move it away first' "$program" convert "$tiny" "$place/a" "${options[@]}"
-expect 'which is there' 0 "^$dir/elsewhere\$" '' readlink "$(hidden a partial)"
+expect 'all five of them' 0 '^5$' '' grep -c "^kept: .*not mxfp4-pack's" "$dir/list.txt"
+expect 'untouched' 0 '^mine$' '' cat "$dir/elsewhere/new" "$(hidden c thesis)" "$(hidden e new)/thesis"
+expect 'nor does convert remove them' 2 '' 'e.mxfp4-pack/new: thesis was not made by' "$program" convert "$tiny" "$place/e" "${options[@]}"
+expect 'nor a link' 2 '' 'a.mxfp4-pack: is a link; remove it' "$program" convert "$tiny" "$place/a" "${options[@]}"
+expect 'which is there' 0 "^$dir/elsewhere\$" '' readlink "$place/.a.mxfp4-pack"
 
 mkdir "$dir/words"
 place=$dir/words
+make_stage 'a"b\c'
 printf '{}' >"$(hidden 'a"b\c' journal)"
 names_of() { clean --json | python3 -c 'import json, sys; print(*(l["out"] for l in json.load(sys.stdin)["leftovers"]))'; }
 expect 'names are escaped once' 0 '/words/a"b\\c$' '' names_of
-rm "$place"/.a*
-convert_hidden k partial --backend marlin --engine vllm
-echo '{}' >"$(hidden k partial)/generation_config.json"
-rm "$(hidden k partial)/config.json"
-old "$place"/.k*
-expect 'what is left of an output with an edited small file stays' 0 '^kept: .*neither a journal nor a file in it says that a run to this place made it; it stays' '' clean --remove
-expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
-rm -r "$(hidden k partial)"
-
+rm -r "$place"/.a*
 # a part with an empty record: with a merged OUT, and without any other description of the part
 one_part() { prepare "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2 -q && : >"$(compgen -G "$(hidden k parts)/*")/part-record"; }
 rm -rf "$place" && mkdir "$place"
 one_part
 mv "$(hidden k parts)" "$dir/late-parts"
+rmdir "$place"/.k*
 prepare "$program" convert "$tiny" "$place/k" "${options[@]}" -q
+make_stage k
 mv "$dir/late-parts" "$(hidden k parts)"
 old "$place"/.k*
 expect 'an empty record: OUT says what is in the part' 0 '^removed: .*parts of an output' '' clean --remove
@@ -166,19 +163,20 @@ expect "a file of others keeps a part" 0 "^kept: .*not mxfp4-pack's: .*notes.txt
 rm "$(hidden k parts)"/*/notes.txt
 expect 'all of it, where it was' 0 '' '' diff "$dir/before.txt" <(find "$(hidden k parts)" | sort)
 expect 'without it the part goes' 0 '^removed: .*parts of an output' '' clean --remove
+make_stage k
 mkdir "$(hidden k parts)"
 echo mine >"$(hidden k parts)/notes.txt"
 expect 'nor is a folder of that name ours' 0 "^kept: .*not mxfp4-pack's: .*parts/notes.txt was not made by" '' clean --remove
 rm -r "$place"/.k*
 
 if [ "$(id -u)" = 0 ]; then
-  mkdir "$(hidden k parts)"
-  chown 12345 "$(hidden k parts)"
+  make_stage k
+  chown 12345 "$place"/.k*
   old "$place"/.k*
-  expect "another user's parts stay" 0 "^kept: .*not mxfp4-pack's: it belongs to another user; it stays" '' clean --remove
-  expect 'merge says whose they are' 2 '' 'k.mxfp4-pack.parts: the parts belong to user 12345, and this is user 0' "$program" merge "$place/k"
-  expect 'and convert' 2 '' 'the parts belong to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}"
-  expect 'and a part' 2 '' 'the parts belong to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2
+  expect "another user's parts stay" 0 "^kept: .*not mxfp4-pack's: it belongs to user 12345" '' clean --remove
+  expect 'merge says whose they are' 2 '' 'k.mxfp4-pack: belongs to user 12345, and this is user 0' "$program" merge "$place/k"
+  expect 'and convert' 2 '' 'belongs to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}"
+  expect 'and a part' 2 '' 'belongs to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2
 fi
 ln -s "$place/words" "$dir/link"
 expect 'a link is not followed' 2 '' 'link: is a link; use its target instead' "$program" clean "$dir/link" --remove

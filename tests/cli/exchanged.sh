@@ -24,9 +24,9 @@ killed_at() {
   shift 2
   strace -f -qq -o /dev/null -e "trace=$call" -e "inject=$call:signal=KILL:when=$number" "$@"
 } 2>/dev/null
-# The number of the first fsync() after OUT has its name: the journal is still there.
-syncs_until_named() {
-  strace -f -qq -o "$dir/trace" -e trace=fsync,renameat2,renameat,rename "$@" && sed '/rename.*"o"/q' "$dir/trace" | grep -c 'fsync('
+# calls_until_named CALL COMMAND...: the number of these calls until OUT has its name: the journal is still there.
+calls_until_named() {
+  strace -f -qq -o "$dir/trace" -e trace=fsync,renameat2 "${@:2}" && sed '/rename.*"o"/q' "$dir/trace" | grep -c "$1("
 }
 all_private() { [ -z "$(find "$1" -not -type l -perm /077)" ] && echo private; }
 all_kept() { grep -rl "^mine" "$shared" | wc -l; }
@@ -66,7 +66,7 @@ source_of source one u=rwX,go=rX
 (cd "$shared/source" && sha256sum *) >"$dir/published"
 (sleep 0.7 && echo other >"$shared/source/notes.txt") &
 expect 'a small file that changes' 2 '' 'notes.txt: changed while it was read' \
-  slowly mkdirat enter 1 "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
+  slowly mkdirat enter 2 "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
 wait
 expect 'and no OUT' 1 '' '' test -e "$out"
 
@@ -76,8 +76,8 @@ source_of private secret u=rwX,go=
 source_of public public u=rwX,go=rX
 exchange() { python3 "$root/tests/cli/exchange.py" once "$shared/private" "$shared/public"; }
 (sleep 0.7 && exchange && sleep 1.5 && exchange) &
-strace -f -qq -o /dev/null -e trace=fstatfs,mkdirat -e inject=fstatfs:delay_enter=1500000:when=1 \
-  -e inject=mkdirat:delay_enter=1500000:when=1 "$program" convert "$shared/private" "$out" "${marlin[@]}" 2>/dev/null
+strace -f -qq -o /dev/null -e trace=fstatfs,mkdirat -e inject=fstatfs:delay_enter=1500000:when=3 \
+  -e inject=mkdirat:delay_enter=1500000:when=2 "$program" convert "$shared/private" "$out" "${marlin[@]}" 2>/dev/null
 wait
 expect 'what is private stays so in a directed exchange' 0 '^private$' '' all_private "$out"
 
@@ -92,31 +92,67 @@ wait
 expect 'a linked shard is the file that was read' 0 '' '' cmp "$shared/private/model-00002-of-00002.safetensors" "$out/model-00002-of-00002.safetensors"
 expect 'and is linked' 0 '' '' test "$shared/private/model-00002-of-00002.safetensors" -ef "$out/model-00002-of-00002.safetensors"
 
-# Killed after OUT has its name. Then another folder takes the hidden name.
+# Killed after OUT has its name. Then another folder of this user takes the staging directory's name, or OUT's.
 fresh
-number=$(($(syncs_until_named "$program" convert "$tiny" "$out" "${marlin[@]}" --threads 1) + 1))
+prepare "$program" convert "$tiny" "$shared/first" "${marlin[@]}"
+cp -a "$shared/first" "$dir/first"
+number=$(($(calls_until_named fsync "$program" convert "$tiny" "$out" "${marlin[@]}" --threads 1) + 1))
+killed_late() { killed_at fsync $number "$program" convert "$tiny" "$out" "${marlin[@]}" --threads 1; }
 for then in convert clean; do
   fresh
-  killed_at fsync $number "$program" convert "$tiny" "$out" "${marlin[@]}" --threads 1
-  expect 'killed: OUT and its journal' 0 '' '' test -e "$out/packed" -a -e "$shared/.o.mxfp4-pack.journal"
+  killed_late
+  expect 'killed: OUT and its journal' 0 '' '' test -e "$out/packed" -a -e "$shared/.o.mxfp4-pack/journal"
   mkdir -m 700 "$shared/mine" && echo mine >"$shared/mine/key"
-  other mv "$shared/mine" "$shared/.o.mxfp4-pack.partial"
+  other mv "$shared/.o.mxfp4-pack" "$shared/away" && other mv "$shared/mine" "$shared/.o.mxfp4-pack"
   if [ $then = clean ]; then "$program" clean "$shared" --remove; else "$program" convert "$tiny" "$out" "${marlin[@]}"; fi >/dev/null 2>&1
-  expect "$then: a private folder under the hidden name stays there" 0 '^mine$' '' cat "$shared/.o.mxfp4-pack.partial/key"
+  expect "$then: a private folder under the hidden name stays there" 0 '^mine$' '' cat "$shared/.o.mxfp4-pack/key"
 done
+# An equal copy of the replaced output takes the place of the output that a killed run has published.
+fresh
+prepare cp -a "$dir/first" "$out"
+forced=(convert "$tiny" "$out" --tp-size 2 --force "${marlin[@]}" --threads 1)
+number=$(($(calls_until_named fsync "$program" "${forced[@]}") + 1))
+for then in convert clean; do
+  fresh
+  prepare cp -a "$dir/first" "$out"
+  killed_at fsync $number "$program" "${forced[@]}"
+  cp -a "$dir/first" "$shared/backup"
+  other mv "$out" "$shared/new-out" && other mv "$shared/backup" "$out"
+  if [ $then = clean ]; then "$program" clean "$shared" --remove; else "$program" convert "$tiny" "$out" "${marlin[@]}"; fi >/dev/null 2>&1
+  expect "$then: the copy in OUT's place stays" 0 '' '' diff -r "$dir/first" "$out"
+  expect "$then: and the replaced output" 0 '' '' diff -r "$dir/first" "$shared/.o.mxfp4-pack/new"
+  expect "$then: and the new one" 0 'right' '' "$program" verify "$shared/new-out" --source "$tiny"
+  other mv "$out" "$shared/backup" && other mv "$shared/new-out" "$out"
+  expect "$then: the run ends if OUT is back" 0 '' '' "$program" "${forced[@]}"
+  expect "$then: nothing is left" 1 '' '' compgen -G "$shared/.o.*"
+done
+# Another checkpoint with an equal config.json takes the place of DEST, when a merge of its parts was killed.
+fresh
+for seed in 1 2; do prepare "$program" synth gpt-oss-20b "$shared/seed$seed" --tiny --seed $seed -q; done
+prepare "$program" convert "$shared/seed1" "$shared/packed" "${marlin[@]}"
+two_parts() { for part in 0 1; do prepare "$program" unpack "$shared/packed" "$out" --part $part/2 -q; done; }
+two_parts
+number=$(calls_until_named renameat2 "$program" merge "$out" -q)
+rm -r "$out" && two_parts
+killed_at renameat2 $number "$program" merge "$out" -q
+expect 'the merge was killed' 1 '' '' test -e "$out"
+other mv "$shared/seed2" "$out"
+expect 'merge does not take another checkpoint for DEST' 2 '' 'do not have the checksum' "$program" merge "$out"
+expect 'nor without its parts' 2 '' 'seed2|there are no parts|do not have the checksum' bash -c 'rm -rf "$1"/.o.*/parts; "$2" merge "$1/o"' - "$shared" "$program"
 
-# clean: another output with an edited file takes the hidden name between the look and the removal.
+# clean: another output with an edited file takes the staging directory's name between the look and the removal.
 fresh
 "$program" convert "$tiny" "$shared/b" "${marlin[@]}" && echo mine >"$shared/b/generation_config.json"
+chmod 700 "$shared/b"
 "$program" convert "$tiny" "$out" "${marlin[@]}"
 killed_at renameat2 1 "$program" convert "$tiny" "$out" --backend marlin --engine sglang --force -q
-(sleep 0.7 && other mv "$shared/.o.mxfp4-pack.partial" "$shared/away" && other mv "$shared/b" "$shared/.o.mxfp4-pack.partial") &
+(sleep 0.7 && other mv "$shared/.o.mxfp4-pack" "$shared/away" && other mv "$shared/b" "$shared/.o.mxfp4-pack") &
 slowly flock enter 2 "$program" clean "$shared" --remove >/dev/null 2>&1
 wait
 expect 'clean: an edited file under the hidden name stays' 0 '^1$' '' all_kept
 
 # --force: files that arrive while OUT is looked at.
-for number in 1 2 3; do
+for number in 3 4 5; do
   fresh
   "$program" convert "$tiny" "$out" --backend marlin --engine sglang -q
   (sleep 0.7 && echo mine >"$out/notes.txt" && mkdir -p "$out/sub" && echo mine >"$out/sub/more") &
@@ -143,36 +179,37 @@ for how in --force --add; do # its owner closes OUT, and then writes a secret in
   wait
   expect "$how: OUT stays closed" 1 '' 'Permission denied' other cat "$out/n.txt"
 done
-# Folders and files of this user that take a hidden name.
+# Folders of this user that take the staging directory's name.
 fresh
-mkdir -m 700 "$shared/notes" && mkdir "$shared/notes/merging" && echo mine >"$shared/notes/merging/thesis" && touch -d '1 hour ago' "$shared/notes/merging"
-other mv "$shared/notes" "$shared/.o.mxfp4-pack.parts"
+mkdir -m 700 "$shared/notes" && mkdir -p "$shared/notes/parts/merging" && echo mine >"$shared/notes/parts/merging/thesis"
+find "$shared/notes" -exec touch -d '1 hour ago' {} +
+other mv "$shared/notes" "$shared/.o.mxfp4-pack"
 expect 'a folder that looks like a merge: convert' 2 '' 'merging: was not made by mxfp4-pack' "$program" convert "$tiny" "$out" "${marlin[@]}"
 "$program" merge "$out" -q 2>/dev/null
 expect 'and it stays' 0 '^1$' '' all_kept
-expect 'alone' 0 '^1$' '' bash -c "ls '$shared/.o.mxfp4-pack.parts' | wc -l"
 fresh
-"$program" convert "$tiny" "$shared/download" "${marlin[@]}" --part 0/1 && chmod 755 "$shared/.download.mxfp4-pack.parts"
-other mv "$shared/.download.mxfp4-pack.parts" "$shared/.o.mxfp4-pack.parts"
-expect 'parts that others may enter' 2 '' 'others may enter it' "$program" convert "$tiny" "$out" "${marlin[@]}"
+"$program" convert "$tiny" "$shared/download" "${marlin[@]}" --part 0/1 && chmod 755 "$shared/.download.mxfp4-pack"
+other mv "$shared/.download.mxfp4-pack" "$shared/.o.mxfp4-pack"
+expect 'parts that others may enter' 2 '' 'is open to others' "$program" convert "$tiny" "$out" "${marlin[@]}"
 fresh
-mkdir "$shared/site" && echo mine >"$shared/site/page" && printf 'o\nrun\tpage' >"$shared/site/.mxfp4-pack-run"
-other mv "$shared/site" "$shared/.o.mxfp4-pack.partial"
-expect 'a mark in a folder that others may enter' 2 '' 'no manifest in it says' "$program" convert "$tiny" "$out" "${marlin[@]}"
-expect 'marks nothing' 0 '^1$' '' all_kept
+"$program" convert "$tiny" "$shared/download" "${marlin[@]}" --part 0/1
+other mv "$shared/.download.mxfp4-pack" "$shared/.o.mxfp4-pack"
+expect 'parts of another output' 2 '' 'is a part of download' "$program" convert "$tiny" "$out" "${marlin[@]}"
 fresh
-touch "$shared/todo" && chmod 666 "$shared/todo" && other mv "$shared/todo" "$shared/.o.mxfp4-pack.journal"
-expect 'a file that others may write is no journal' 2 '' 'others may write to it' "$program" convert "$tiny" "$out" "${marlin[@]}"
-# A journal that is renamed away before its run ends, and back later, beside another folder under the hidden name.
+killed_at renameat2 1 "$program" convert "$tiny" "$shared/other" "${marlin[@]}"
+other mv "$shared/.other.mxfp4-pack" "$shared/.o.mxfp4-pack"
+expect 'a run of another output' 2 '' 'it belongs to a run that writes other' "$program" convert "$tiny" "$out" "${marlin[@]}"
+expect 'which stays' 0 '' '' test -e "$shared/.o.mxfp4-pack/new/mxfp4-pack.json"
+# A staging directory that is renamed away before its run ends, and back later.
 fresh
 "$program" convert "$tiny" "$out" --backend marlin --engine sglang -q && cp -rp "$out" "$shared/backup" && echo mine >"$shared/backup/notes"
-(sleep 0.7 && other mv "$shared/.o.mxfp4-pack.journal" "$shared/stolen") &
+(sleep 0.7 && other mv "$shared/.o.mxfp4-pack" "$shared/stolen") &
 slowly renameat2 exit 1 "$program" convert "$tiny" "$out" "${marlin[@]}" --force 2>/dev/null
 wait
-other mv "$shared/stolen" "$shared/.o.mxfp4-pack.journal" && other mv "$shared/backup" "$shared/.o.mxfp4-pack.partial"
+other mv "$out" "$shared/away" && other mv "$shared/stolen" "$shared/.o.mxfp4-pack" && other mv "$shared/backup" "$out"
 "$program" convert "$tiny" "$out" "${marlin[@]}" 2>/dev/null
 "$program" clean "$shared" --remove >/dev/null 2>&1
-expect 'a journal that is put back removes nothing' 0 '^1$' '' all_kept
+expect 'a staging directory that is put back removes nothing' 0 '^1$' '' all_kept
 # Files of another user in OUT, and OUT's group.
 fresh
 "$program" convert "$tiny" "$out" "${marlin[@]}" && chmod 1777 "$out"
@@ -187,7 +224,7 @@ expect 'a new OUT has the group of the old one' 0 '^games 750$' '' stat -c '%G %
 fresh
 source_of source secret u=rwX,go=rX
 (sleep 0.7 && chmod 700 "$shared/source") &
-prepare slowly mkdirat enter 1 "$program" convert "$shared/source" "$out" "${marlin[@]}"
+prepare slowly mkdirat enter 2 "$program" convert "$shared/source" "$out" "${marlin[@]}"
 wait
 expect 'OUT is closed as its source is' 0 '^700$' '' stat -c %a "$out"
 # Parts are no proof of what was published.
@@ -205,17 +242,6 @@ for how in --force --add; do
   expect "$how: SHA256SUMS was edited" 2 '' 'SHA256SUMS' "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm $how -q
 done
 expect 'and stays' 0 '^1$' '' all_kept
-# A folder of another user in the place of the parts, made during the run, keeps no journal of a finished run.
-fresh
-{
-  until [ -e "$shared/.o.mxfp4-pack.partial" ]; do sleep 0.02; done
-  other mkdir "$shared/.o.mxfp4-pack.parts"
-} &
-expect 'a run beside a folder of another user' 0 '' '' slowly renameat2 enter 1 "$program" convert "$tiny" "$out" "${marlin[@]}"
-wait
-expect 'the folder was made' 0 '' '' test -d "$shared/.o.mxfp4-pack.parts"
-expect 'no journal is left' 1 '' '' test -e "$shared/.o.mxfp4-pack.journal"
-
 # verify --save writes below the folder that it found, though somebody puts a link in its place.
 fresh
 prepare "$program" convert "$tiny" "$out" "${marlin[@]}"

@@ -43,16 +43,17 @@ prepare mount --bind "$dir/file" "$dir/a b/config.json"
 expect 'a file mounted on one of its files' 2 '' 'config.json is mounted in it' on 'a b' --force
 umount "$dir/a b/config.json"
 touch "$dir/disk/file"
-left="$dir/.left.mxfp4-pack.partial"
+left="$dir/.left.mxfp4-pack/new"
+prepare mkdir -m 700 "$dir/.left.mxfp4-pack"
 prepare mkdir -p "$left/packed"
 printf "left\nrun\tpacked/file\n" >"$left/.mxfp4-pack-run"
 prepare bind "$dir/disk" "$left/packed"
-find "$left" -exec touch -d '1 hour ago' {} +
+find "$dir/.left.mxfp4-pack" -exec touch -d '1 hour ago' {} +
 expect 'clean does not cross a mount' 0 '^kept: .*/packed is mounted in it; it stays' '' "$program" clean "$dir" --remove
-expect 'nor does convert' 2 '' 'left.mxfp4-pack.partial: .*/packed is mounted in it; move it away first' on left
+expect 'nor does convert' 2 '' 'left.mxfp4-pack/new: .*/packed is mounted in it; move it away first' on left
 expect 'what is mounted stays' 0 '' '' test -e "$dir/disk/file"
 umount "$left/packed"
-rm -r "$left"
+rm -r "$dir/.left.mxfp4-pack"
 expect 'nothing stays beside' 0 '' '' find "$dir" -maxdepth 1 -name '.*mxfp4*'
 umount "$dir/volume"
 
@@ -71,7 +72,7 @@ if mount -t overlay -o "$layers" overlay "$dir/merged" 2>"$dir/err.txt"; then
   umount "$dir/merged"
 fi
 mkdir "$dir/fixed"
-touch "$dir/fixed/.k.mxfp4-pack.journal"
+mkdir -m 700 "$dir/fixed/.k.mxfp4-pack"
 prepare mount --bind "$dir/fixed" "$dir/fixed"
 prepare mount -o remount,bind,ro "$dir/fixed"
 expect 'clean of what cannot be written' 2 '' 'fixed: cannot remove anything in it: Read-only file system$' \

@@ -79,9 +79,9 @@ escapes convert "$turned" x --backend "$turned" --engine vllm
 
 long() { printf '%*s' "$1" '' | tr ' ' o; }
 expect 'the longest name of OUT' 0 '' '' \
-  "$program" convert "$tiny" "$dir/$(long 231)" --backend marlin --engine vllm -q
-expect 'one that is too long' 2 '' 'a name of 232 bytes, at most 231 expected, since a hidden name beside it is longer' \
-  "$program" convert "$tiny" "$dir/$(long 232)" --backend marlin --engine vllm -q
+  "$program" convert "$tiny" "$dir/$(long 243)" --backend marlin --engine vllm -q
+expect 'one that is too long' 2 '' 'a name of 244 bytes, at most 243 expected, since the staging directory'"'"'s name is longer' \
+  "$program" convert "$tiny" "$dir/$(long 244)" --backend marlin --engine vllm -q
 
 as() { "$program" convert "$tiny" "$dir/x" --engine vllm --dry-run "$@"; }
 expect "the engine's own name" 0 '^flashinfer-cutlass of vllm' '' as --backend flashinfer_cutlass

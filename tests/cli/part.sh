@@ -3,7 +3,7 @@
 # usage: part.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-many=$dir/many k=$dir/k parts=$dir/.k.mxfp4-pack.parts
+many=$dir/many k=$dir/k parts=$dir/.k.mxfp4-pack/parts
 # of shards, two without experts: they are files of OUT, beside one of experts and one of the rest
 synth deepseek-v4-flash "$many" --tiny --layers 4
 kind=(--backend marlin --engine vllm --tp-size 2 --link --sha256)
@@ -11,7 +11,7 @@ part() { "$program" convert "$many" "$k" "${kind[@]}" --part "$@"; }
 all_of() { for i in $(seq 0 $(($1 - 1))); do prepare part "$i/$1" -q; done; }
 merge() { "$program" merge "$k" "$@"; }
 same() { diff -r "$dir/single" "$k"; }
-clear() { rm -rf "$k" "$dir"/.k.mxfp4-pack.*; }
+clear() { rm -rf "$k" "$dir"/.k.*; }
 convert "$many" "$dir/single" "${kind[@]}"
 
 expect 'a part' 0 '' 'k: part 1 of 3: [0-9]+ files?, ' part 1/3
@@ -61,10 +61,10 @@ expect 'a part of a source that has changed since' 2 '' 'k: exists, and is not w
 find "$many" -name '*.safetensors' -exec touch -d '1 hour ago' {} +
 mkdir "$dir/late"
 prepare "$program" convert "$many" "$dir/late/k" "${kind[@]}" --part 0/3 -q
-cp -r "$dir/late/.k.mxfp4-pack.parts" "$parts"
+cp -r "$dir/late/.k.mxfp4-pack" "$dir"
 expect 'a part that came late is tidied by the next merge' 0 '' 'k: all is merged already' merge
 expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
-cp -r "$dir/late/.k.mxfp4-pack.parts" "$parts"
+cp -r "$dir/late/.k.mxfp4-pack" "$dir"
 mv "$k" "$dir/right"
 cp -r "$dir/right" "$k"
 put_last "$(find "$k/packed" -name '*.safetensors' | sort | head -n 1)" '\125'
@@ -142,7 +142,7 @@ clear
 all_of 4
 file=$(find "$parts" -name '*.safetensors' | sort | head -n 1)
 put "$file" $(($(stat -c %s "$file") - 1)) '\377'
-damaged=${file#*/.k.mxfp4-pack.parts/*/}
+damaged=${file#*/.k.mxfp4-pack/parts/*/}
 expect 'damage is found before it gets a SHA-256, and mended' 0 '' 'of [0-9]+ steps are done already' merge
 cp "$dir/err.txt" "$dir/named.txt"
 expect 'and named' 0 "$damaged: not as it was written; steps that are done again: 1$" '' cat "$dir/named.txt"
@@ -218,11 +218,11 @@ expect 'to the same bytes' 0 '' '' same
 
 clear
 prepare part 0/2 -q
-mkdir "$parts/.1-of-2.other.1.1.mxfp4-pack.partial"
+mkdir -m 700 "$parts/.1-of-2.other.1.1.mxfp4-pack"
 expect 'a part that may be written now' 2 '' 'other nodes may be writing parts' \
   "$program" convert "$many" "$k" "${kind[@]}"
 expect 'clean keeps them, too' 0 '^kept: .*k: parts of an output' '' "$program" clean "$k" --remove
-touch -d '1 hour ago' "$parts/.1-of-2.other.1.1.mxfp4-pack.partial"
+touch -d '1 hour ago' "$parts/.1-of-2.other.1.1.mxfp4-pack"
 expect 'one that nobody writes any more' 0 '' '[0-9]+ of [0-9]+ steps are done already' \
   "$program" convert "$many" "$k" "${kind[@]}"
 expect 'ends in the same bytes' 0 '' '' same
@@ -252,7 +252,7 @@ stop_part() {
     clear
     (exec "$program" convert "$many" "$k" "${kind[@]}" --part 0/2 --threads 1 2>"$dir/late.txt") &
     late=$!
-    until compgen -G "$parts/.0-of-2.*.partial" >/dev/null; do kill -0 $late || break; done
+    until compgen -G "$parts/.0-of-2.*.mxfp4-pack/new" >/dev/null; do kill -0 $late || break; done
     kill -STOP $late && ! compgen -G "$parts/0-of-2.*" && return
     kill -CONT $late
     wait $late

@@ -7,7 +7,7 @@ synth deepseek-v4-flash "$many" --tiny --layers 4
 convert "$many" "$dir/single" --backend marlin --engine vllm --tp-size 2 --link --sha256
 
 # unpack by parts, of ranks and of several shards
-u=$dir/u uparts=$dir/.u.mxfp4-pack.parts
+u=$dir/u uparts=$dir/.u.mxfp4-pack/parts
 unpack() { "$program" unpack "$dir/single" "$u" --part "$@"; }
 merge_u() { "$program" merge "$u" "$@"; }
 expect 'a part of the checkpoint' 0 '' 'u: part 1 of 3: [0-9]+ files?, ' unpack 1/3
@@ -28,14 +28,14 @@ expect 'a part that merges says so again' 0 '"merged":true' '' unpack 0/3 --merg
 expect 'where nothing is' 2 '' 'none: there are no parts of it; unpack --part' "$program" merge "$dir/none" --source "$dir/single"
 expect 'an output has no such source' 2 '' 'single: exists, and is not what its parts make' "$program" merge "$dir/single" --source "$dir/single"
 expect 'a part that is run again' 0 '' 'part 0 of 3: .*complete already; tensors were not compared' unpack 0/3
-mkdir -m 700 "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
+mkdir -m 700 "${uparts%/*}" "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
 expect 'one that came late is tidied' 0 '' 'all is merged already' merge_u
 expect 'and nothing stays beside it' 1 '' '' compgen -G "$dir/.u.*"
-mkdir -m 700 "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
+mkdir -m 700 "${uparts%/*}" "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
 put_last "$(ls "$u"/*.safetensors | tail -n 1)" '\125'
 expect 'not beside other tensors' 2 '' 'of [0-9]+ tensors do not have the checksum' merge_u
 expect 'there it stays' 0 . '' compgen -G "$uparts/0-of-3.*"
-rm -r "$uparts"
+rm -r "${uparts%/*}"
 echo >>"$u/config.json"
 expect 'nothing is written over another checkpoint' 2 '' 'u: exists, and is not what its parts make' unpack 0/3
 rm -r "$u"

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # a checkpoint of many jobs, so that one is there to be interrupted
-many=$dir/many journal=$dir/.k.mxfp4-pack.journal partial=$dir/.k.mxfp4-pack.partial
+many=$dir/many journal=$dir/.k.mxfp4-pack/journal partial=$dir/.k.mxfp4-pack/new
 synth gpt-oss-20b "$many" --tiny --layers 24
 first=(--backend marlin --engine vllm --threads 1)
 second=(--add --backend marlin --engine sglang --threads 1)
@@ -80,7 +80,8 @@ expect 'the same addition continues' 0 '' '[0-9]+ of [0-9]+ steps are done alrea
 expect 'it is right' 0 'marlin of sglang: right' '' "$program" verify "$dir/k" --source "$many"
 expect 'and leaves nothing behind' 1 '' '' test -e "$journal" -o -e "$partial"
 
-exec 9>"$dir/.locked.mxfp4-pack.journal"
+mkdir -m 700 "$dir/.locked.mxfp4-pack"
+exec 9>"$dir/.locked.mxfp4-pack/journal"
 flock 9
 expect 'a place that another run writes' 2 '' 'another run of mxfp4-pack is writing it' on "$dir/locked"
 exec 9>&-

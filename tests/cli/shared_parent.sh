@@ -38,45 +38,43 @@ attack() {
   esac
 }
 swaps=0
-partial=.o.mxfp4-pack.partial
+stage=.o.mxfp4-pack
 
 # A hostile checkpoint: a companion of its own choice.
 cp -r "$tiny" "$dir/in"
 echo hostile >"$dir/in/authorized_keys"
-for moment in - . .mxfp4-pack-run packed packed/packed-00001.safetensors rest-00001.safetensors packed/canary-0.safetensors \
-  config.json mxfp4-pack.json loop; do
+for moment in - . new new/.mxfp4-pack-run journal new/packed new/packed/packed-00001.safetensors new/rest-00001.safetensors \
+  new/packed/canary-0.safetensors new/config.json new/mxfp4-pack.json loop; do
   private
-  attack 'convert' "$partial" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --sha256
+  attack 'convert' "$stage" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --sha256
 done
-for moment in . packed mxfp4-pack.json loop; do
+for moment in . new/packed new/mxfp4-pack.json parts loop; do
   private
   convert "$dir/in" "$shared/o" --backend marlin --engine sglang
-  attack 'convert --force' "$partial" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
+  attack 'convert --force' "$stage" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
   private
   convert "$dir/in" "$shared/o" --backend marlin --engine sglang --sha256
-  attack 'convert --add' "$partial" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --add
+  attack 'convert --add' "$stage" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --add
   private
-  attack 'convert --part' '.o.mxfp4-pack.parts' "$moment" \
+  attack 'convert --part' "$stage" "$moment" \
     "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --part 0/2
 done
 convert "$dir/in" "$dir/out" --backend marlin --engine vllm
-for moment in . config.json loop; do
+for moment in . new/config.json loop; do
   private
-  attack 'unpack' "$partial" "$moment" "$program" unpack "$dir/out" "$shared/o" -q
+  attack 'unpack' "$stage" "$moment" "$program" unpack "$dir/out" "$shared/o" -q
   private
-  attack 'synth' "$partial" "$moment" "$program" synth gpt-oss-20b "$shared/o" --tiny -q
+  attack 'synth' "$stage" "$moment" "$program" synth gpt-oss-20b "$shared/o" --tiny -q
   private
   for part in 0 1; do convert "$dir/in" "$shared/o" --backend marlin --engine vllm --part $part/2; done
-  attack 'merge' "$partial" "$moment" "$program" merge "$shared/o" -q
+  attack 'merge' "$stage" "$moment" "$program" merge "$shared/o" -q
 done
 for round in 1 2 3 4 5 6 7 8; do
-  for hidden in "$partial" .o.mxfp4-pack.parts; do
-    private
-    convert "$dir/in" "$shared/o" --backend marlin --engine vllm --part 0/2
-    cp -r "$dir/out" "$shared/$partial"
-    (cd "$dir/out" && printf "o\nrun" && find . -type f -printf '\t%P') >"$shared/$partial/.mxfp4-pack-run"
-    attack "clean, round $round" "$hidden" loop "$program" clean "$shared" --remove -q
-  done
+  private
+  convert "$dir/in" "$shared/o" --backend marlin --engine vllm --part 0/2
+  cp -r "$dir/out" "$shared/$stage/new"
+  (cd "$dir/out" && printf "o\nrun" && find . -type f -printf '\t%P') >"$shared/$stage/new/.mxfp4-pack-run"
+  attack "clean, round $round" "$stage" loop "$program" clean "$shared" --remove -q
 done
 # The folder that is replaced, while its files are removed.
 for round in 1 2 3 4 5 6; do
@@ -84,27 +82,18 @@ for round in 1 2 3 4 5 6; do
   convert "$dir/in" "$shared/o" --backend marlin --engine sglang
   attack "what is replaced, round $round" o loop "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
 done
-# Another folder of the same user's, moved to a hidden name before a run begins.
+# Another folder of the same user's, moved to the staging directory's name before a run begins.
 other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-private
-mkdir -m 700 "$shared/notes" "$shared/notes/merging-papers" "$shared/notes/.q.mxfp4-pack.partial"
-echo text >"$shared/notes/merging-papers/one"
-prepare other mv "$shared/notes" "$shared/.o.mxfp4-pack.parts"
-"$program" convert "$dir/in" "$shared/o" "${marlin[@]}" 2>/dev/null
-expect 'a folder that became the folder of parts stays' 0 '^text$' '' cat "$shared/.o.mxfp4-pack.parts/merging-papers/one"
-expect 'with all that is in it' 0 '' '' test -d "$shared/.o.mxfp4-pack.parts/.q.mxfp4-pack.partial"
-private
-convert "$dir/in" "$shared/o" --backend marlin --engine vllm
-prepare "$program" synth gpt-oss-20b "$dir/model" --tiny -q
-python3 "$root/tests/cli/shared_parent.py" "$shared" .p.mxfp4-pack.partial "$dir/private" packed/packed-00001.safetensors -- \
-  timeout 60 "$program" convert "$dir/model" "$shared/p" "${marlin[@]}" --threads 1 >/dev/null 2>&1
-rm -rf "$shared"/.p.mxfp4-pack.partial
-mkdir -m 700 "$shared/conf"
-echo text >"$shared/conf/config.json"
-prepare other mv "$shared/conf" "$shared/.p.mxfp4-pack.partial"
-expect 'a folder in the place of an interrupted run is not its own' 2 '' 'p.mxfp4-pack.partial: no manifest in it says' \
-  "$program" convert "$dir/model" "$shared/p" "${marlin[@]}"
-expect 'and stays' 0 '^text$' '' cat "$shared/.p.mxfp4-pack.partial/config.json"
+for what in thesis parts/merging-papers/one new/config.json old/config.json journal; do
+  private
+  mkdir -m 700 "$shared/notes"
+  mkdir -p "$(dirname "$shared/notes/$what")"
+  echo text >"$shared/notes/$what"
+  prepare other mv "$shared/notes" "$shared/$stage"
+  for how in '' --force; do "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" $how 2>/dev/null; done
+  "$program" clean "$shared" --remove >/dev/null 2>&1
+  expect "a folder with $what that became the staging directory stays" 0 '^text$' '' cat "$shared/$stage/$what"
+done
 if command -v strace >/dev/null; then
   private
   convert "$dir/in" "$shared/o" --backend marlin --engine sglang
@@ -112,7 +101,7 @@ if command -v strace >/dev/null; then
   echo text >"$shared/thesis/config.json"
   (sleep 0.7 && other sh -c "mv $shared/o $shared/o2 && mv $shared/thesis $shared/o") &
   expect 'OUT exchanged after it was looked at' 2 '' 'o: (another user or program has put|exists, and nothing in it says)' \
-    env ASAN_OPTIONS=detect_leaks=0 strace -f -qq -o /dev/null -e trace=fstatfs -e inject=fstatfs:delay_enter=1500000:when=1 \
+    env ASAN_OPTIONS=detect_leaks=0 strace -f -qq -o /dev/null -e trace=fstatfs -e inject=fstatfs:delay_enter=1500000:when=3 \
     "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
   wait
   expect 'and what is there stays' 0 '^text$' '' cat "$shared/o/config.json"

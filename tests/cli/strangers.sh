@@ -3,13 +3,14 @@
 # usage: strangers.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-partial=$dir/.o.mxfp4-pack.partial journal=$dir/.o.mxfp4-pack.journal
+stage=$dir/.o.mxfp4-pack partial=$dir/.o.mxfp4-pack/new journal=$dir/.o.mxfp4-pack/journal
 on() { "$program" convert "$dir/in" "$dir/o" --backend marlin --engine vllm -q "$@"; }
 cp -r "$tiny" "$dir/in"
+mkdir -m 700 "$stage"
 mkdir "$partial"
 echo text >"$partial/thesis"
 for how in '' --force; do
-  expect "a folder of the partial output's name ($how)" 2 '' 'move it away first' on $how
+  expect "a folder of the name new ($how)" 2 '' 'move it away first' on $how
   expect "it stays ($how)" 0 text '' cat "$partial/thesis"
 done
 rm -r "$partial"
@@ -17,15 +18,13 @@ echo notes >"$journal"
 expect 'a file of the journal'"'"'s name' 2 '' 'is no journal of mxfp4-pack; move it away' on
 expect 'clean keeps it' 0 '^kept: .*the journal is not mxfp4-pack' '' "$program" clean "$dir" --remove
 expect 'it stays' 0 notes '' cat "$journal"
-rm "$journal"
+truncate -s 0 "$journal"
 truncate -s 1T "$journal"
 expect 'a journal of holes is none' 0 '' '' on
 rm -r "$dir/o"
 
-for hidden in partial journal parts partial.old; do
-  expect "a hidden name of a run ($hidden)" 2 '' 'is the hidden name of a run that writes .*/o; choose another name$' \
-    "$program" convert "$dir/in" "$dir/.o.mxfp4-pack.$hidden" --backend marlin --engine vllm
-done
+expect "the staging directory's name" 2 '' 'is the name of the staging directory of .*/o; choose another name$' \
+  "$program" convert "$dir/in" "$dir/.o.mxfp4-pack" --backend marlin --engine vllm -q
 expect 'a hidden name of nobody' 0 '' '' "$program" convert "$dir/in" "$dir/.o" --backend marlin --engine vllm -q
 expect 'a folder that takes no files' 2 '' 'error: /proc/o: cannot be made in /proc: no file can be created there$' \
   "$program" convert "$dir/in" /proc/o --backend marlin --engine vllm
@@ -87,7 +86,7 @@ run_to_first_job() {
   rm -rf "$dir/k" "$dir"/.k.*
   "$program" convert "$1" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/said" &
   pid=$!
-  until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
+  until { read -r && read -r; } <"$dir/.k.mxfp4-pack/journal" || ! kill -0 $pid; do :; done
   kill -STOP $pid
 }
 # meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, continues after COMMAND
@@ -135,17 +134,17 @@ leave() {
     run_to_first_job "$dir/many"
     kill -KILL $pid
     wait $pid
-    [ ! -e "$dir/k" ] && { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" && break
+    [ ! -e "$dir/k" ] && { read -r && read -r; } <"$dir/.k.mxfp4-pack/journal" && break
   done
-  echo text >"$dir/.k.mxfp4-pack.partial/packed/thesis"
+  echo text >"$dir/.k.mxfp4-pack/new/packed/thesis"
 } 2>/dev/null
 prepare leave
 for how in '' --force; do
-  expect "a run $how with a file of others in the partial output" 2 '' 'partial: packed/thesis was not made by mxfp4-pack, or was changed since; move it away first' many_to_k $how
+  expect "a run $how with a file of others in the partial output" 2 '' 'mxfp4-pack/new: packed/thesis was not made by mxfp4-pack, or was changed since; move it away first' many_to_k $how
 done
 find "$dir" -path '*/.k.*' -exec touch -h -d '1 hour ago' {} +
 expect 'clean keeps it all' 0 "^kept: .*not mxfp4-pack's: packed/thesis was not made" '' "$program" clean "$dir" --remove
-mv "$dir/.k.mxfp4-pack.partial/packed/thesis" "$dir/thesis"
+mv "$dir/.k.mxfp4-pack/new/packed/thesis" "$dir/thesis"
 expect 'without it the run goes on' 0 '' 'steps are done already' many_to_k
 rm -r "$dir/k"
 
@@ -153,26 +152,21 @@ rm -r "$dir/k"
 joined() {
   "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 -q &
   local pid=$!
-  until [ -e "$dir/.k.mxfp4-pack.partial/.mxfp4-pack-run" ] || ! kill -0 $pid; do :; done
-  mkdir "$dir/.k.mxfp4-pack.partial/mine"
+  until [ -e "$dir/.k.mxfp4-pack/new/.mxfp4-pack-run" ] || ! kill -0 $pid; do :; done
+  mkdir "$dir/.k.mxfp4-pack/new/mine"
   wait $pid
 }
-expect 'a folder that comes into it is seen before OUT appears' 2 '' 'partial: mine was not made by mxfp4-pack, or was changed since; move it away' joined
+expect 'a folder that comes into it is seen before OUT appears' 2 '' 'mxfp4-pack/new: mine was not made by mxfp4-pack, or was changed since; move it away' joined
 expect 'there is no OUT' 1 '' '' test -e "$dir/k"
-rmdir "$dir/.k.mxfp4-pack.partial/mine"
+rmdir "$dir/.k.mxfp4-pack/new/mine"
 expect 'and the run goes on without it' 0 '' 'steps are done already' many_to_k
 
-mkdir "$dir/.n.mxfp4-pack.partial.old"
-echo text >"$dir/.n.mxfp4-pack.partial.old/thesis"
 to_n() { "$program" convert "$dir/in" "$dir/n" --backend marlin --engine vllm -q "$@"; }
-expect 'a folder of the old output'"'"'s hidden name is not put in its place' 2 '' 'partial.old: no manifest in it says .*; move it away first' to_n
-expect 'it stays' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
-mv "$dir/.n.mxfp4-pack.partial.old" "$dir/mine"
-prepare to_n
-mv "$dir/mine" "$dir/.n.mxfp4-pack.partial.old"
-expect 'nor do its files come into OUT' 2 '' 'partial.old: no manifest in it says .*; move it away first' to_n --force
+mkdir -m 700 "$dir/.n.mxfp4-pack" && mkdir "$dir/.n.mxfp4-pack/old" && echo text >"$dir/.n.mxfp4-pack/old/thesis"
+expect 'a folder of the old output'"'"'s name is not put in its place' 2 '' 'mxfp4-pack/old: is an old output, .*; move it away first' to_n
+expect 'nor do its files come into OUT' 2 '' 'mxfp4-pack/old: is an old output, .*; move it away first' to_n --force
 expect 'clean keeps it' 0 "^kept: .*/n: not mxfp4-pack's" '' "$program" clean "$dir" --remove
-expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
+expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack/old/thesis"
 
 echo '{}' >"$dir/o/generation_config.json"
 expect 'a small file of OUT that somebody edited' 2 '' 'o: generation_config.json was changed since it was written; move it away' on --force
@@ -182,14 +176,14 @@ expect 'or put a link for' 2 '' 'o: generation_config.json was changed since it 
 expect 'stays too' 0 '^\.\./mine.json$' '' readlink "$dir/o/generation_config.json"
 rm "$dir/o/generation_config.json"
 expect 'without it OUT is replaced' 0 '' '' on --force
+mkdir -m 700 "$dir/.o.mxfp4-pack"
 mv "$dir/o" "$partial"
 for how in '' --force; do
-  expect "a whole output under the hidden name, without a journal ($how)" 2 '' 'partial: is a complete output that no journal names; move it away' on $how
+  expect "a whole output in the staging directory, without a journal ($how)" 2 '' 'mxfp4-pack/new: .* was not made by .*; move it away first' on $how
   expect "is there as it was ($how)" 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
 done
 find "$dir" -path '*/.o.*' -exec touch -h -d '1 hour ago' {} +
-expect 'clean says what it is' 0 'o: a complete output that no journal names; it stays' '' "$program" clean "$dir/o"
-expect 'clean keeps it' 0 '^kept: .*o: a complete output' '' "$program" clean "$dir/o" --remove
+expect 'clean keeps it' 0 "^kept: .*o: not mxfp4-pack's" '' "$program" clean "$dir/o" --remove
 expect 'as it was' 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
 rm -r "$partial"
 expect 'then there is room' 0 '' '' on
@@ -198,7 +192,7 @@ mkdir "$dir/here"
 into_here() { cd "$dir/here" && "$program" convert "$dir/in" . --backend marlin --engine vllm; }
 expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the current directory' into_here
 
-for path in .k.mxfp4-pack.partial/packed .k.mxfp4-pack.journal; do
+for path in .k.mxfp4-pack/new/packed .k.mxfp4-pack/new .k.mxfp4-pack/journal .k.mxfp4-pack; do
   expect "a run that loses $path" 2 'removed (meanwhile|during the run)' '' meanwhile "$dir/many" rm -rf "$dir/$path"
   expect 'gives no output' 1 '' '' test -e "$dir/k"
 done

@@ -9,10 +9,14 @@ out=$dir/out kills=0 killed=0
 options=(--backend marlin --engine vllm)
 
 convert() { "$program" convert "$checkpoint" "$1" "${options[@]}" "${@:2}"; }
-sum() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum) | sha256sum; }
+# The run file stays until the run has ended.
+sum() { (cd "$1" && find . -type f ! -name .mxfp4-pack-run -print0 | sort -z | xargs -0 sha256sum) | sha256sum; }
 die() { echo "FAILED: kill $kills: $*"; exit 1; }
 is_whole() { [ "$(sum "$out")" = "$expected" ] || die "$1"; }
-is_alone() { [ "$(ls -A "$dir" | grep -v '^err$')" = out ] || die "left behind: $(ls -A "$dir")"; }
+is_alone() {
+  [ "$(ls -A "$dir" | grep -v '^err$')" = out ] || die "left behind: $(ls -A "$dir")"
+  [ ! -e "$out/.mxfp4-pack-run" ] || die 'the run file is left'
+}
 # kill_within MICROSECONDS PROCESS
 kill_within() {
   local wait=$(((RANDOM * 32768 + RANDOM) % ($1 + 1)))

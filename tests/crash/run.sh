@@ -18,11 +18,11 @@ for ((i = 1; kills < count; ++i)); do
   killed_run
   while [ ! -e "$out" ] && [ $((RANDOM % 2)) = 0 ] && [ $kills -lt "$count" ]; do killed_run; done
   jobs=0
-  if [ -e "$dir/.out.mxfp4-pack.journal" ] && [ ! -e "$out" ]; then
+  if [ -e "$dir/.out.mxfp4-pack/journal" ] && [ ! -e "$out" ]; then
     midway=$((midway + 1))
-    jobs=$(grep -c '^[0-9]' "$dir/.out.mxfp4-pack.journal")
+    jobs=$(grep -c '^[0-9]' "$dir/.out.mxfp4-pack/journal")
   fi
-  if [ -e "$out" ] && [ ! -e "$dir/.out.mxfp4-pack.journal" ]; then :; else
+  if [ -e "$out" ] && [ ! -e "$dir/.out.mxfp4-pack" ]; then :; else
     convert "$out" >/dev/null 2>"$dir/err" || die "the same command failed: $(cat "$dir/err")"
     if [ $jobs -gt 0 ]; then
       grep -q ": $jobs of [0-9]* steps are done already" "$dir/err" || die "$jobs jobs in the journal: $(cat "$dir/err")"

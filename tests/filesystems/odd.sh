@@ -23,7 +23,7 @@ stop_after() {
     tidy
     "${@:2}" >/dev/null 2>"$dir/first.txt" &
     run=$!
-    until [ "$(cat "$behind/.out.mxfp4-pack.journal" 2>/dev/null | wc -l)" -ge "$lines" ]; do kill -0 $run || break; done
+    until [ "$(cat "$behind/.out.mxfp4-pack/journal" 2>/dev/null | wc -l)" -ge "$lines" ]; do kill -0 $run || break; done
     kill -STOP $run && [ ! -e "$behind/out" ] && return
     kill -CONT $run
     wait $run

@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/../cli/lib.sh"
 name=$3 place=$(realpath "$4") kills=$5
 [ "$(stat -f -c %T "$dir")" = tmpfs ] || { echo "FAILED: TMPDIR is no tmpfs" && exit 1; }
-target=$place/out in=$place/in journal=$place/.out.mxfp4-pack.journal
+target=$place/out in=$place/in journal=$place/.out.mxfp4-pack/journal
 hopper=(--backend triton-hopper --engine vllm)
 
 # what leads to the state NAME, from the state before[NAME]; both: `two` is made after `other`

@@ -15,7 +15,8 @@ cp -r "$3" "$dir/in"
 library=$dir/inject.so
 ln -s "$(realpath "$2")" "$library"  # LD_PRELOAD's names have no spaces
 
-bytes() { (cd "$1" && find . -type f -exec sha256sum {} +) | sort | sha256sum; }
+# The run file stays until the run has ended.
+bytes() { (cd "$1" && find . -type f ! -name .mxfp4-pack-run -exec sha256sum {} +) | sort | sha256sum; }
 inject() {
   INJECT_ROOT=$dir INJECT_CALL=$1 INJECT_FAULT=$2 INJECT_LOG=$dir/log LD_PRELOAD=$library work "${@:3}" \
     >"$dir/stdout" 2>"$dir/stderr"
@@ -44,7 +45,7 @@ try() {
     *) die "exit $code" ;;
   esac
   check $code
-  [ "$(ls -A "$dir" | grep -c mxfp4-pack)" = 0 ] || die "left behind: $(ls -A "$dir")"
+  [ "$(ls -A "$dir" "$dir"/*/ | grep -c '^\.')" = 0 ] || die "left behind: $(ls -A "$dir" "$dir"/*/)"
   reset
 }
 try_all() {

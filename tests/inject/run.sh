@@ -24,7 +24,7 @@ check() {
   fi
   [ "$(sum "$dir/in")" = "$source" ] || die 'the checkpoint was touched'
   # what a crash after the rename leaves goes with the next run
-  if [ -e "$dir/.out.mxfp4-pack.journal" ]; then work -q || die 'the same command failed after a finished run'; fi
+  if [ -e "$dir/.out.mxfp4-pack" ]; then work -q || die 'the same command failed after a finished run'; fi
 }
 
 source=$(sum "$dir/in")

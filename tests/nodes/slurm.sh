@@ -84,7 +84,7 @@ submit_merge() { eval "$(sed -n "/^sbatch --dependency/p" "$page")"; }
 submit_missing() { eval "$(sed -n "/^missing=/p" "$page")"; }
 submit_verify() { eval "$(sed -n "/^sbatch --wait/p" "$page")"; }
 all_ended() { [ -z "$(squeue -h)" ]; }
-started() { compgen -G .out.mxfp4-pack.parts; }
+started() { compgen -G .out.mxfp4-pack/parts; }
 same() { diff -r single out || die "$1: other bytes than a single run"; rm -rf out; echo "$1: the bytes of a single run"; }
 
 submit && submit_merge >/dev/null
@@ -126,7 +126,7 @@ export MXFP4_PACK_PARTS=5
 mxfp4-pack unpack single again --part auto
 SCRIPT
 id=$(sbatch --parsable --array=0-4 unpack.sbatch)
-until_true compgen -G '.again.mxfp4-pack.parts/*'
+until_true compgen -G '.again.mxfp4-pack/parts/*'
 scancel --signal=KILL "${id}_0"
 until_true all_ended
 missing=$(mxfp4-pack merge again 2>/dev/null)

@@ -77,7 +77,7 @@ class Bench:
 
     def make_partial(self, folder):
         """What a conversion leaves that SIGKILL ended after its first job."""
-        journal = folder / ".out.mxfp4-pack.journal"
+        journal = folder / ".out.mxfp4-pack/journal"
         for _ in range(300):
             process = subprocess.Popen(self.command("convert", folder), env=self.env, stderr=subprocess.DEVNULL)
             while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 1):

@@ -4,7 +4,8 @@ Only a sync makes calls durable: that of a file its bytes, size and mode, that o
 - Any number of the last calls on a folder since its last sync are lost, independently for each folder.
 - Changes of a file's size and mode are lost in the same way. Each written sector of 512 bytes holds the old data (zeros
   if there were none) or the new data, in any order.
-A rename within a folder is one step. Any other recorded call ends the test.
+A rename is one step, also between two folders, as on file systems with a journal: a sync of either folder makes it
+durable in both, with the calls before it. Any other recorded call ends the test.
 """
 import os
 import stat
@@ -79,27 +80,38 @@ def tear(data, at, written, luck):
 
 
 class Folder:
+    """calls: (call, arguments, pair); a rename between folders has the same pair of both folders in both lists."""
+
     def __init__(self, mode, names=()):
         self.mode, self.names, self.live, self.calls = mode, dict(names), dict(names), []
 
-    def do(self, call, *args):
-        self.calls.append((call, args))
+    def do(self, call, *args, pair=None):
+        self.calls.append((call, args, pair))
         rename(self.live, call, args)
 
-    def sync(self):
-        self.mode = next((args[0] for call, args in reversed(self.calls) if call == "mode"), self.mode)
-        self.names, self.calls = dict(self.live), []
+    def index(self, pair):
+        return next((i for i, call in enumerate(self.calls) if call[2] is pair), -1)
 
-    def after_loss(self, luck):
+    def sync(self):
+        self.settle(len(self.calls))
+
+    def settle(self, count):
+        settled, self.calls = self.calls[:count], self.calls[count:]
+        self.mode, self.names = self.after(settled)
+        for _, _, pair in settled:
+            for folder in pair or ():
+                folder.settle(folder.index(pair) + 1)
+
+    def after(self, calls):
         names, mode = dict(self.names), self.mode
-        for call, args in self.calls[:luck.count(len(self.calls))]:
+        for call, args, _ in calls:
             mode = args[0] if call == "mode" else mode
             rename(names, call, args)
         return mode, names
 
 
 def rename(names, call, args):
-    if call == "add":
+    if call in ("add", "put"):
         names[args[0]] = args[1]
     elif call == "remove":
         del names[args[0]]
@@ -109,22 +121,36 @@ def rename(names, call, args):
         names[args[0]], names[args[1]] = names[args[1]], names[args[0]]
 
 
+def move_between(call, old, name, new, name2):
+    pair = (old, new)
+    first, second = old.live[name], new.live.get(name2)
+    if call == "swap":
+        old.do("put", name, second, pair=pair)
+    else:
+        old.do("remove", name, pair=pair)
+    new.do("put", name2, first, pair=pair)
+
+
 class Disk:
     """Begins with the content of a folder, all durable. at: the folder's path in the recorded calls, if it differs."""
 
     def __init__(self, folder, at=None):
-        self.at, self.known = str(at or folder), {}
+        self.at, self.known, self.folders = str(at or folder), {}, []
         self.root = self.load(str(folder))
 
     def load(self, path):
         s = os.lstat(path)
         mode = stat.S_IMODE(s.st_mode)
         if stat.S_ISDIR(s.st_mode):
-            return Folder(mode, {name: self.load(f"{path}/{name}") for name in sorted(os.listdir(path))})
+            return self.folder(mode, {name: self.load(f"{path}/{name}") for name in sorted(os.listdir(path))})
         if (s.st_dev, s.st_ino) not in self.known:
             with open(path, "rb") as f:
                 self.known[s.st_dev, s.st_ino] = File(mode, f.read())
         return self.known[s.st_dev, s.st_ino]
+
+    def folder(self, mode, names=()):
+        self.folders.append(Folder(mode, names))
+        return self.folders[-1]
 
     def find(self, path):
         node = self.root
@@ -140,7 +166,7 @@ class Disk:
             node = self.find(path)
             node.sync() if call == "sync" else node.do(call, a, data) if isinstance(node, File) else node.do(call, a)
         elif call in ("create", "mkdir"):
-            self.find(above).do("add", name, File(a) if call == "create" else Folder(a))
+            self.find(above).do("add", name, File(a) if call == "create" else self.folder(a))
         elif call == "remove":
             self.find(above).do("remove", name)
         elif call == "link":
@@ -148,15 +174,29 @@ class Disk:
             self.find(above2).do("add", name2, self.find(path))
         else:
             above2, name2 = path2.rsplit("/", 1)
-            assert above == above2, f"{path} -> {path2}: a {call} between folders is not modelled"
-            self.find(above).do(call, name, name2)
+            if above == above2:
+                self.find(above).do(call, name, name2)
+            else:
+                move_between(call, self.find(above), name, self.find(above2), name2)
+
+    def kept_calls(self, luck):
+        """The number of calls of each folder that are on the disk. A rename between folders is in both or in none."""
+        kept, before = {folder: luck.count(len(folder.calls)) for folder in self.folders}, None
+        while kept != before:
+            before = dict(kept)
+            for folder in self.folders:
+                for i, (_, _, pair) in enumerate(folder.calls[:kept[folder]]):
+                    if pair and any(0 <= kept[other] <= other.index(pair) for other in pair):
+                        kept[folder] = i
+                        break
+        return kept
 
     def after_loss(self, luck):
         """A tree: for each relative path (mode, None) or (mode, bytes, number of the file), as tree_of() reads one."""
-        tree, files = {}, {}
+        tree, files, kept = {}, {}, self.kept_calls(luck)
 
         def visit(folder, path):
-            mode, names = folder.after_loss(luck)
+            mode, names = folder.after(folder.calls[:kept[folder]])
             tree[path] = (mode, None)
             for name, node in sorted(names.items()):
                 at = f"{path}/{name}" if path else name

@@ -123,8 +123,9 @@ class Scenario:
 
     def recover(self, label, tree, folder, again):
         out = contents(tree, "out")
+        is_marked = bool(out) and out.pop("/.mxfp4-pack-run", None)  # until the run has removed the replaced output
         assert out in self.whole, f"OUT is neither what it was nor what it was to become; {sorted(tree)}"
-        if out == self.whole[1] and names_of(tree) == {"out"}:
+        if out == self.whole[1] and names_of(tree) == {"out"} and not is_marked:
             return
         log = folder.with_suffix(".log") if again else None
         done = self.program.convert(folder, self.options, log)

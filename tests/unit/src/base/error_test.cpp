@@ -54,7 +54,7 @@ TEST_CASE("what another run took away is said to be that") {
       return e.lines.front();
     }
   };
-  const std::string hidden = "/models/.out.mxfp4-pack.partial/packed";
+  const std::string hidden = "/models/.out.mxfp4-pack/new/packed";
   CHECK(said(hidden, ENOENT).ends_with("No such file or directory; another run of mxfp4-pack has moved or removed it"));
   CHECK(said(hidden, EIO).ends_with("Input/output error"));
   CHECK(said("/models/out/packed", ENOENT).ends_with("No such file or directory"));

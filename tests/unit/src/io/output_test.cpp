@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "src/convert/destination.h"
+#include "src/io/leftover.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/manifest.h"
 #include "tests/support/make_checkpoint.h"
@@ -30,16 +31,26 @@ std::string refusal_of(const ConvertOptions& o) {
   return "";
 }
 
-std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, 1 << 24)); }
+/// The staging directory of `dir`/out.
+std::string stage(const TempDir& dir, const std::string& name = {}) {
+  return dir / (".out.mxfp4-pack" + (name.empty() ? "" : "/" + name));
+}
 
-/// Leaves the state of a run that was killed after the rename to OUT and before the removal of its journal.
-void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions& start,
-                   const std::string& replaced = {}) {
-  const Folder folder = Folder::open(dir / "");
-  Journal journal(folder, "." + out + ".mxfp4-pack.journal", out);
-  journal.begin({start.options, start.source, "run"});
+void make_private(const std::string& folder) {
+  fs::create_directory(folder);
+  fs::permissions(folder, fs::perms::owner_all);
+}
+
+/// Leaves the journal of a run that was killed when its output was whole, and the run file in `place`.
+void leave_finished(const TempDir& dir, const std::string& place) {
+  make_private(stage(dir));
+  const JournalHead head{"other", "other", "run", {}};
+  const Folder folder = Folder::open(stage(dir));
+  Journal journal(folder, staged_journal, "out");
+  journal.begin(head);
   journal.add(0, "record");
-  journal.finish({manifest_name, checksum_of_file(dir / (out + "/" + manifest_name)), replaced});
+  journal.finish(manifest_name);
+  if (!place.empty()) write_run_file(Folder::open(place), "out", head);
 }
 
 }  // namespace
@@ -48,7 +59,8 @@ TEST_CASE("whoever will write takes the lock before reading anything of OUT") {
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   write_text(dir / "out/mxfp4-pack.json", "half written");
-  const Fd held = open_own(dir / ".out.mxfp4-pack.journal");
+  make_private(stage(dir));
+  const Fd held = open_own(stage(dir, "journal"));
   REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "sglang");
   o.add = true;
@@ -139,12 +151,13 @@ TEST_CASE("nothing is written through a link that was there") {
     open_own(dir / "file").write("new", 3, 0);
   }
   SECTION("a journal") {
-    fs::create_symlink(dir / "victim", dir / ".out.mxfp4-pack.journal");
+    make_private(stage(dir));
+    fs::create_symlink(dir / "victim", stage(dir, "journal"));
     CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
   }
-  SECTION("a partial output") {
-    fs::create_directory(dir / "elsewhere");
-    fs::create_directory_symlink(dir / "elsewhere", dir / ".out.mxfp4-pack.partial");
+  SECTION("a staging directory") {
+    make_private(dir / "elsewhere");
+    fs::create_directory_symlink(dir / "elsewhere", stage(dir));
     CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
     CHECK(fs::is_empty(dir / "elsewhere"));
   }
@@ -173,7 +186,7 @@ TEST_CASE("what comes into OUT while a run writes is kept") {
   CHECK(now.at("notes.txt") == "a note");
   CHECK(now.at("sub/notes.txt") == "another");
   if (replaces) CHECK(now.at("made.kept-1") == "edited meanwhile");
-  CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
+  CHECK(!fs::exists(stage(dir)));
 }
 
 TEST_CASE("folders and links that are not ours are not replaced") {
@@ -198,14 +211,13 @@ TEST_CASE("an output whose folders are read-only is replaced whole") {
   CHECK(std::distance(fs::directory_iterator(dir / "."), fs::directory_iterator()) == 1);
 }
 
-TEST_CASE("a finished output is known by its manifest, not by its folder") {
+TEST_CASE("a finished journal without its output changes nothing") {
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   const auto whole = contents_of(dir / "out");
-  leave_journal(dir, "out", {.options = "other", .source = "other"});
+  leave_finished(dir, "");
   for (const auto& entry : fs::directory_iterator(dir / "out")) fs::remove_all(entry);
-  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
-  convert(o);
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   CHECK(contents_of(dir / "out") == whole);
 }
 
@@ -213,31 +225,63 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   convert(conversion(tiny_gpt_oss, dir / "old", "sglang"));
-  fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial");  // the output that the run replaced
-  write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
-  write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "out\na run");
-  const std::string replaced = checksum_of_file(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json");
-  const bool is_it = GENERATE(true, false);
-  leave_journal(dir, "out", {.options = "other", .source = "other"}, is_it ? replaced : "other");
+  const bool is_out_whole = GENERATE(true, false);
+  leave_finished(dir, is_out_whole ? dir / "out" : "");
+  fs::rename(dir / "old", stage(dir, GENERATE("new", "old")));  // the output that the run replaced
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
-  if (!is_it) {  // another user has put an output there
-    convert(o);
-    CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json"));
+  if (!is_out_whole) {  // another user has put another output in its place
+    o.force = true;
+    CHECK_THAT(refusal_of(o), Catch::Contains("an old output, and") && Catch::Contains("move it away first"));
+    CHECK(find_leftovers(Folder::open(dir / "")).at(0).kind == LeftoverKind::strange);
+    CHECK_THROWS_AS(OutputDir::clean(place_of(dir / "out"), owned_files), Error);
+    CHECK(is_right(dir / "out", tiny_gpt_oss));
     return;
   }
-  CHECK(refusal_of(o).find("but it is not as it was written") != std::string::npos);
-  CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
+  CHECK(find_leftovers(Folder::open(dir / "")).at(0).kind == LeftoverKind::replaced);
+  CHECK(is_right(dir / "out", tiny_gpt_oss));
+  const bool is_changed = GENERATE(true, false);
+  if (is_changed) {
+    const std::string old = stage(dir, fs::exists(stage(dir, "new")) ? "new" : "old");
+    write_text(old + "/notes.txt", "a note");
+    CHECK_THAT(refusal_of(o), Catch::Contains("notes.txt: not listed in mxfp4-pack.json"));
+    CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
+  } else {
+    CHECK(convert(o)["unchanged"] == true);
+  }
   CHECK(!fs::exists(dir / "out/.mxfp4-pack-run"));
-  CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
-  CHECK(!fs::exists(dir / ".out.mxfp4-pack.journal"));
+  CHECK(!fs::exists(stage(dir)));
 }
 
-TEST_CASE("a predecessor between two renames is put back") {
+TEST_CASE("a run file that is left in OUT does no harm and goes") {
+  const TempDir dir;
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
+  write_run_file(Folder::open(dir / "out"), "out", {"o", "s", "run", {}});
+  REQUIRE(has_run_file(Folder::open(dir / "out")));
+  CHECK(is_right(dir / "out", tiny_gpt_oss));
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", GENERATE("vllm", "sglang"));
+  o.force = o.engine == "sglang";
+  convert(o);
+  CHECK(!has_run_file(Folder::open(dir / "out")));
+  CHECK(is_right(dir / "out", tiny_gpt_oss));
+}
+
+TEST_CASE("an old output between two renames is put back") {
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "old", "vllm"));
-  fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial.old");
-  CHECK(convert(conversion(tiny_gpt_oss, dir / "out", "vllm"))["unchanged"] == true);
-  CHECK(is_right(dir / "out", tiny_gpt_oss));
+  const bool is_finished = GENERATE(true, false);
+  if (is_finished)
+    leave_finished(dir, "");
+  else
+    make_private(stage(dir));
+  fs::rename(dir / "old", stage(dir, is_finished ? GENERATE("new", "old") : "old"));
+  if (is_finished) {
+    CHECK(find_leftovers(Folder::open(dir / "")).at(0).kind == LeftoverKind::predecessor);
+    CHECK(convert(conversion(tiny_gpt_oss, dir / "out", "vllm"))["unchanged"] == true);
+    CHECK(is_right(dir / "out", tiny_gpt_oss));
+  } else {  // no run of mxfp4-pack leaves that
+    CHECK_THAT(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")), Catch::Contains("move it away"));
+    CHECK(find_leftovers(Folder::open(dir / "")).at(0).kind == LeftoverKind::strange);
+  }
 }
 
 TEST_CASE("going on with a partial output writes its run file no second time") {
@@ -248,7 +292,7 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
     out.journal().add(0, "record");
     out.keep(true);
   }
-  const std::string file = dir / (std::string(".out.mxfp4-pack.partial/") + run_file);
+  const std::string file = stage(dir, std::string("new/") + run_file);
   const auto old = fs::last_write_time(file) - std::chrono::hours(1);
   fs::last_write_time(file, old);
   OutputDir out(place_of(dir / "out"), dir / "out", {});
@@ -269,9 +313,9 @@ TEST_CASE("what an interrupted run of another command left is refused, or discar
   OutputDir other(place_of(dir / "out"), dir / "out", owned_files);
   CHECK_THROWS_WITH(other.open({.options = "x", .source = "s", .made = {"b"}}),
                     Catch::Contains("an interrupted run with other options") && Catch::Contains("clean"));
-  CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/a"));
+  CHECK(fs::exists(stage(dir, "new/a")));
   other.open({.options = "x", .source = "s", .made = {"b"}, .discards_other = true});
-  CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial/a"));
+  CHECK(!fs::exists(stage(dir, "new/a")));
   CHECK(other.journal().records().empty());
 }
 

@@ -102,7 +102,7 @@ TEST_CASE("a set comes beside the others, which stay the files that they were") 
         read_text(out + "/packed/canary-2.safetensors", 1 << 20));
   make_three(dir / "again");
   CHECK(contents_of(dir / "again") == contents_of(out));
-  CHECK(contents_of(dir / "").count(".out.mxfp4-pack.journal") == 0);
+  CHECK(contents_of(dir / "").count(".out.mxfp4-pack/journal") == 0);
 }
 
 TEST_CASE("an output of several sets is unpacked and converted like its source") {

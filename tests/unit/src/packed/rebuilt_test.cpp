@@ -339,7 +339,7 @@ TEST_CASE("a set is not added to an output that is seen to be damaged") {
   SECTION("a table") {
     flip(dir / "out/packed/tensors-0.jsonl", 100);
     CHECK_THROWS_WITH(convert(o), Catch::Contains("tensors-0.jsonl: it does not have the checksum"));
-    CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
+    CHECK(!fs::exists(dir / ".out.mxfp4-pack/new"));
   }
   SECTION("a file that is cut short") {
     fs::resize_file(dir / "out/packed/canary-0.safetensors", 100);
