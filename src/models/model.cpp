@@ -89,6 +89,17 @@ std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   return shape;
 }
 
+/// What scales of another shape may be.
+std::string hint_of(const std::vector<int64_t>& shape, std::vector<int64_t> expected, int64_t columns) {
+  const int64_t last = shape.empty() ? 0 : shape.back(), per = last > 0 ? columns / last : 0;
+  std::swap(expected.back(), expected[expected.size() - 2]);
+  if (shape == expected) return "; the last two dimensions are swapped";
+  if (per == 16) return "; one scale per 16 is NVFP4";
+  if (per == 48) return "; 3/4 byte a code is MXFP6";
+  if (per == 128) return "; looks like block FP8";
+  return per > 1 && per != group ? fmt::format("; one scale per {}", per) : "";
+}
+
 }  // namespace
 
 bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
@@ -144,13 +155,9 @@ int64_t check_pair(const Checkpoint& ck, const Tensor& codes, std::vector<int64_
   if (columns % group) return complain(codes, fmt::format("{} columns, a multiple of {} expected", columns, group));
   rows.push_back(columns / group);
   if (without_ones(scales.shape) == without_ones(rows)) return columns;
-  const int64_t last = scales.shape.empty() ? 0 : scales.shape.back(), per = last > 0 ? columns / last : 0;
-  const char* hint = per == 16    ? "; one scale per 16 is NVFP4"
-                     : per == 48  ? "; 3/4 byte a code is MXFP6"
-                     : per == 128 ? "; looks like block FP8"
-                                  : "";
   return complain(scales, fmt::format("{} for codes {}, [{}] expected{}", describe(scales.dtype, scales.shape),
-                                      describe(codes.dtype, codes.shape), fmt::join(rows, ", "), hint));
+                                      describe(codes.dtype, codes.shape), fmt::join(rows, ", "),
+                                      hint_of(scales.shape, rows, columns)));
 }
 
 void check_config(const Checkpoint& ck, const Model& model, const char* experts, const char* hidden,

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/base/log.h"
+#include "src/models/families.h"
 #include "src/models/layer_names.h"
 
 namespace mxfp4 {
@@ -45,7 +46,16 @@ bool has_mxfp8_scales(const Tensor& weight, const Tensor* scales) {
          scales->shape[0] == weight.shape[0] && scales->shape.back() * group == weight.shape.back();
 }
 
-std::string precision_of(const Linear& linear) {
+/// Whether each byte of the weight's rows holds two columns by the config, so that a scale for 32 bytes is one for 64
+/// codes.
+bool holds_codes(const Json& config, const Linear& linear, const Tensor& weight) {
+  const char* key = "hidden_size";
+  if (contains_any(linear.stem.substr(linear.module.size()), {"down", "w2"}))
+    key = intermediate_key(config) ? intermediate_key(config) : "intermediate_size";
+  return config_count(config, key, -1) == weight.shape.back() * 2;
+}
+
+std::string precision_of(const Json& config, const Linear& linear) {
   const Tensor& w = *weight_of(linear);
   const Tensor* scales = scales_of(linear, &w);
   const std::string_view name = linear.last(w);
@@ -63,7 +73,8 @@ std::string precision_of(const Linear& linear) {
   if (!is_code_dtype(w.dtype)) return w.dtype == Dtype::U32 ? "" : name_of(w.dtype);
   if (linear.has({"weight_scale_2", "scale2", "weight_global_scale"}) || (scales && scales->dtype == Dtype::F8_E4M3))
     return "NVFP4";
-  return w.dtype != Dtype::F4 && has_mxfp8_scales(w, scales) ? "MXFP8 stored as U8" : "";
+  const bool is_of_bytes = w.dtype != Dtype::F4 && has_mxfp8_scales(w, scales) && !holds_codes(config, linear, w);
+  return is_of_bytes ? "MXFP8 stored as U8" : "";
 }
 
 /// The module and stem of an expert's tensor; an empty module for any other.
@@ -89,7 +100,7 @@ std::map<std::string_view, Precisions> precisions_of_experts(const Checkpoint& c
   std::map<std::string_view, Precisions> out;
   Linear now;
   const auto end = [&] {
-    if (!now.module.empty()) out[now.module].emplace(precision_of(now), weight_of(now));
+    if (!now.module.empty()) out[now.module].emplace(precision_of(ck.config, now), weight_of(now));
   };
   for (const Tensor& t : ck.tensors) {
     Linear linear = linear_of(t);

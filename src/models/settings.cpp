@@ -62,13 +62,16 @@ std::optional<bool> stored_in_pairs(const Checkpoint& ck, const ModelOptions& op
   constexpr const char* key = "inference_moe_w13_interleaved";  // of Inkling
   const std::optional<bool> says = config_flag(ck.config, key);
   const std::optional<bool> given = options.gate_up.empty() ? says : options.gate_up == "interleaved";
-  if (says && *given != *says)
-    problems.error(config_name, "{} is {}, but --gate-up is {}", key, *says, options.gate_up);
-  if (given) return given;
   const std::string type = config_string(ck.config, "model_type");
   const auto has_type = [&](const std::vector<std::string_view>& types) {
     return std::find(types.begin(), types.end(), type) != types.end();
   };
+  if (says && *given != *says)
+    problems.error(config_name, "{} is {}, but --gate-up is {}", key, *says, options.gate_up);
+  else if (has_type(known.pairs) && given == false)
+    problems.error(config_name, "gate and up rows of model_type '{}' are interleaved, but {}", type,
+                   says ? fmt::format("{} is false", key) : "--gate-up is concatenated");
+  if (given) return given;
   if (has_type(known.pairs)) return true;
   if (has_type(known.halves)) return false;
   problems.error(config_name,

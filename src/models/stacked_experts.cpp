@@ -61,9 +61,11 @@ void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLaye
   const bool read2 = read_stacked(ck, names, layer.module + names.w2, w2, problems);
   const int64_t experts = routed_experts(ck, layer, w13.experts, problems);
   if (!read13 || !read2) return;
-  if (w13.n % 2 || w2.n != w13.k || w2.k * 2 != w13.n || w2.experts != w13.experts)
-    return problems.error(ck.where(*w2.blocks), "{} does not fit gate and up's {}",
-                          describe(w2.blocks->dtype, w2.blocks->shape), describe(w13.blocks->dtype, w13.blocks->shape));
+  if (w13.n != w2.k * 2 || w13.k != w2.n || w13.experts != w2.experts)
+    return problems.error(ck.where(*w13.blocks), "{} with {} rows of {} columns, {} with {} of {} expected by {}{}",
+                          counted(w13.experts, "expert"), w13.n, w13.k, w2.experts, w2.k * 2, w2.n,
+                          printable(w2.blocks->name.substr(layer.module.size() + 1)),
+                          w13.n == w2.k ? "; gate or up is missing" : "");
   if (experts >= 0 && experts != w13.experts)
     return problems.error(ck.where(*w13.blocks), "{}, the router has {}", counted(w13.experts, "expert"), experts);
   if (!w13.bias != !w2.bias)

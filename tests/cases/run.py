@@ -22,9 +22,19 @@ import files
 import layouts
 import missing
 import published
+import twins
 from case import Bench, Wrong, convert_and_verify
 
-CASES = [*missing.CASES, *contents.CASES, *published.CASES, *layouts.CASES, *families.CASES, *files.CASES, *advice.CASES]
+CASES = [
+    *missing.CASES,
+    *contents.CASES,
+    *published.CASES,
+    *layouts.CASES,
+    *families.CASES,
+    *twins.CASES,
+    *files.CASES,
+    *advice.CASES,
+]
 TABLE = Path(__file__).resolve().with_name("table.txt")
 
 

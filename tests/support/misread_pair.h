@@ -84,10 +84,9 @@ class MisreadPair {
     }
     write_text(path, text);
   }
-  void pack(const Target& target, const std::string& gate_up = {}, int ranks = 1) {
+  void pack(const Target& target, int ranks = 1) {
     ConvertOptions o = conversion(dir_ / "wrong", dir_ / "out", target.engine, target.backend);
     o.layout_version = target.version;
-    o.model.gate_up = gate_up;
     o.tp_size = ranks;
     convert(o);
   }

@@ -17,6 +17,16 @@ void swap_pairs(Bytes bytes, const Tensor& t) {
     std::swap_ranges(bytes.begin() + r * row, bytes.begin() + (r + 1) * row, bytes.begin() + (r + 1) * row);
 }
 
+/// Puts each row of an expert's first half before its row of the second: a reader of pairs then has halves.
+void pair_halves(Bytes bytes, const Tensor& t) {
+  const int64_t rows = t.shape[1], row = t.bytes / t.shape[0] / rows;
+  const std::vector<uint8_t> old(bytes.begin(), bytes.end());
+  for (int64_t r = 0; r < t.shape[0] * rows; ++r) {
+    const int64_t in_expert = r % rows, from = r - in_expert + in_expert / 2 + in_expert % 2 * (rows / 2);
+    std::copy_n(old.begin() + from * row, row, bytes.begin() + r * row);
+  }
+}
+
 /// Exchanges experts 0 and 1 of a stacked tensor.
 void swap_experts(Bytes bytes, const Tensor& t) {
   const int64_t one = t.bytes / t.shape[0];
@@ -81,7 +91,9 @@ static void name_mistakes_of_conversion(const Target& target) {
   CHECK_THAT(order.kernels(target), Contains("experts are in another order: expert 1 is in the place of expert 0"));
 
   MisreadPair halves(gpt_oss);
-  halves.pack(target, "concatenated");
+  for (const char* suffix : {"gate_up_proj_blocks", "gate_up_proj_scales", "gate_up_proj_bias"})
+    halves.spoil(suffix, pair_halves);
+  halves.pack(target);
   CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were read as halves"));
 }
 TEST_CASE("kernels alone name every mistake of the conversion", "[long]") {

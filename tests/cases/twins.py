@@ -1,0 +1,125 @@
+"""Wrong twins of each family and form: an expert without gate, transposed scales, groups of another size, pairs that are
+called halves. Each is refused with the tensor and what was expected, and --allow-incomplete changes nothing."""
+
+import re
+
+from case import Case
+from checkpoint import both, config, fused, merged, nested, nothing, settings
+from families import AUTOROUND, CT, GRANITE, INKLING_BY_AUTOROUND, PACKED, compression, thinker, type_of
+
+GATE, SWAPPED, GROUPS, HALVES = (
+    "experts without gate",
+    "transposed scales",
+    "groups of another size",
+    "pairs that are called halves",
+)
+GPT_OSS, GEMMA, INKLING = "gpt-oss-20b", "gemma-4-26b-a4b-ct", "inkling-quark"
+# name: model, alteration, whether all experts of a layer are in one tensor
+FORMS = {
+    "AutoRound": (AUTOROUND, nothing, False),
+    "Inkling by Quark": (INKLING, nothing, True),
+    "Inkling by AutoRound": (AUTOROUND, INKLING_BY_AUTOROUND, True),
+    "Granite": (CT, GRANITE, True),
+    "Gemma-4": (GEMMA, nothing, False),
+    "Gemma-4's w13": (GEMMA, merged(fused), True),
+    "Hy3": ("hy3-ct", nothing, False),
+    "AFMoE": ("trinity-mini-ct", nothing, False),
+    "LongCat": ("longcat-flash-ct", nothing, False),
+    "privacy filter": (GPT_OSS, type_of("openai_privacy_filter"), True),
+    "gate_up_proj": (CT, PACKED, True),
+    "compression_config": (CT, config(compression), False),
+    "llm_config": (CT, nested("llm_config"), False),
+    "text_config": (CT, nested("text_config"), False),
+    "thinker_config": (CT, both(nested("text_config"), config(thinker)), False),
+}
+OPTIONS = ("--hidden", "128", "--intermediate", "128")
+ONE_BY_ONE = r"experts\.1\.gate_proj\.weight"
+TOGETHER = r"(experts\.(w13_weight|gate_up_proj)|input_linear)"
+SCALES = r"(experts|block_sparse_moe)\..*scales?$"
+
+
+def without_gate(tensors):
+    """Expert 1 of each layer has no gate, or all experts of a tensor have half of its rows."""
+    out = {}
+    for name, (dtype, shape, data) in tensors.items():
+        if re.search(TOGETHER, name):
+            axis = 0 if len(shape) == 2 and not name.endswith("bias") else 1
+            shape, data = [n // 2 if i == axis else n for i, n in enumerate(shape)], data[: len(data) // 2]
+        if not re.search(ONE_BY_ONE, name):
+            out[name] = dtype, shape, data
+    return out
+
+
+def scales(change):
+    """change(shape, bytes) of the scales of experts of MXFP4."""
+    return merged(
+        lambda tensors: {
+            name: (dtype, *change(shape, data)) if re.search(SCALES, name) else (dtype, shape, data)
+            for name, (dtype, shape, data) in tensors.items()
+        }
+    )
+
+
+def swapped(shape, data):
+    return [*shape[:-2], shape[-1], shape[-2]], data
+
+
+def finer(shape, data):
+    return [*shape[:-1], shape[-1] * 2], data * 2
+
+
+def coarser(shape, data):
+    return [*shape[:-1], shape[-1] // 2], data[: len(data) // 2]
+
+
+def twin(kind, form, alter, message, instance=""):
+    model, make, _ = FORMS[form]
+    return Case(
+        kind, form + instance, model, both(make, alter), "refused", "^error: .*" + message, options=OPTIONS
+    )
+
+
+def gate_of(form):
+    missing = r"experts\.1\.gate_proj: missing; experts without gate, up and down are not supported"
+    half = r"with 128 rows of 128 columns, \d+ with 256 of 128 expected by [a-z0-9_.]*; gate or up is missing"
+    return twin(GATE, form, merged(without_gate), half if FORMS[form][2] else missing)
+
+
+def halves(instance, model, alter, message, options=()):
+    return Case(
+        HALVES, instance, model, alter, "refused", "^error: config.json: gate and up rows of " + message,
+        convert=options, inspect=options,
+    )
+
+
+SAID = ("--gate-up", "concatenated")
+KEY = "inference_moe_w13_interleaved"
+PAIRS = [
+    halves("GPT-OSS", GPT_OSS, nothing, "model_type 'gpt_oss' are interleaved, but --gate-up is concatenated", SAID),
+    halves(
+        "privacy filter",
+        GPT_OSS,
+        type_of("openai_privacy_filter"),
+        "model_type 'openai_privacy_filter' are interleaved, but --gate-up is concatenated",
+        SAID,
+    ),
+    halves(
+        "Inkling by Quark",
+        INKLING,
+        config(lambda says: says["text_config"].update({KEY: False})),
+        f"model_type 'inkling_m.*' are interleaved, but {KEY} is false",
+    ),
+    halves(
+        "Inkling by AutoRound",
+        AUTOROUND,
+        both(INKLING_BY_AUTOROUND, settings(**{KEY: False})),
+        f"model_type 'inkling_mm_model' are interleaved, but {KEY} is false",
+    ),
+]
+CASES = [
+    *(gate_of(form) for form in FORMS),
+    *(twin(SWAPPED, form, scales(swapped), "expected; the last two dimensions are swapped") for form in FORMS),
+    *(twin(GROUPS, form, scales(finer), "expected; one scale per 16 is NVFP4", ", 16") for form in FORMS),
+    *(twin(GROUPS, form, scales(coarser), "expected; one scale per 64", ", 64") for form in FORMS),
+    *PAIRS,
+]
