@@ -269,6 +269,7 @@ FORMATS = [
     of_format("GPTQ", QUARK, both(merged(gptq), quantization(quant_method="gptq")), r"taken for GPTQ's or AWQ's INT4, .*quant_method gptq"),
     of_format("AWQ", CT, both(merged(gptq), quantization(quant_method="awq")), r"taken for GPTQ's or AWQ's INT4, .*awq", options=WIDE),
 ]
+
 def stacked(w13, w2, codes, scales):
     """Experts as `fused` makes them, in other names."""
     return both(
@@ -324,7 +325,8 @@ GRANITE = both(
     stacked("input_linear", "output_linear", ".weight", ".weight_scale"),
     renamed(r"\.mlp\.experts\.", ".block_sparse_moe."),
     renamed(r"\.mlp\.gate\.weight$", ".block_sparse_moe.router.layer.weight"),
-    type_of("granitemoehybrid", intermediate_size=128),
+    type_of("granitemoehybrid"),
+    config(lambda says: says.update(intermediate_size=says["moe_intermediate_size"], num_local_experts=says.pop("num_experts"))),
 )
 GEMMA = both(merged(fused), renamed(r"\.mlp\.experts\.", ".experts."), router(".router.proj.weight"), type_of("gemma4_text"))
 ALL = [

@@ -19,6 +19,7 @@ import advice
 import contents
 import families
 import files
+import golden
 import layouts
 import missing
 import published
@@ -32,6 +33,7 @@ CASES = [
     *layouts.CASES,
     *families.CASES,
     *twins.CASES,
+    *golden.CASES,
     *files.CASES,
     *advice.CASES,
 ]

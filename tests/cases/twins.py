@@ -5,7 +5,7 @@ import re
 
 from case import Case
 from checkpoint import both, config, fused, merged, nested, nothing, settings
-from families import AUTOROUND, CT, GRANITE, INKLING_BY_AUTOROUND, PACKED, compression, thinker, type_of
+from families import AUTOROUND, CT, GRANITE, INKLING_BY_AUTOROUND, PACKED, compression, stacked, thinker, type_of
 
 GATE, SWAPPED, GROUPS, HALVES = (
     "experts without gate",
@@ -14,19 +14,35 @@ GATE, SWAPPED, GROUPS, HALVES = (
     "pairs that are called halves",
 )
 GPT_OSS, GEMMA, INKLING = "gpt-oss-20b", "gemma-4-26b-a4b-ct", "inkling-quark"
+QUARK = {
+    "quant_method": "quark",
+    "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"},
+    "global_quant_config": {
+        "input_tensors": {"dtype": "fp4", "group_size": 32, "is_dynamic": True, "qscheme": "per_group"},
+        "weight": {
+            "dtype": "fp4", "group_size": 32, "is_dynamic": False, "qscheme": "per_group", "scale_format": "e8m0"
+        },
+    },
+    "layer_quant_config": {},
+    "layer_type_quant_config": {},
+    "exclude": [],
+}
+TOGETHER_PACKED = stacked("gate_up_proj", "down_proj", "_packed", "_scale")
 # name: model, alteration, whether all experts of a layer are in one tensor
 FORMS = {
     "AutoRound": (AUTOROUND, nothing, False),
     "Inkling by Quark": (INKLING, nothing, True),
     "Inkling by AutoRound": (AUTOROUND, INKLING_BY_AUTOROUND, True),
-    "Granite": (CT, GRANITE, True),
+    "Granite": (CT, both(GRANITE, settings(quantization_config=QUARK)), True),
     "Gemma-4": (GEMMA, nothing, False),
     "Gemma-4's w13": (GEMMA, merged(fused), True),
+    "Gemma-4's gate_up_proj": (GEMMA, TOGETHER_PACKED, True),
     "Hy3": ("hy3-ct", nothing, False),
     "AFMoE": ("trinity-mini-ct", nothing, False),
     "LongCat": ("longcat-flash-ct", nothing, False),
     "privacy filter": (GPT_OSS, type_of("openai_privacy_filter"), True),
     "gate_up_proj": (CT, PACKED, True),
+    "gate_up_proj_packed": (CT, TOGETHER_PACKED, True),
     "compression_config": (CT, config(compression), False),
     "llm_config": (CT, nested("llm_config"), False),
     "text_config": (CT, nested("text_config"), False),

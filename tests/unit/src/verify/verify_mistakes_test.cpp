@@ -74,11 +74,12 @@ static void name_mistakes_of_conversion(const Target& target) {
   CHECK_THAT(gpt("_bias", zero), Contains("both biases are missing"));
   CHECK_THAT(gpt("gate_up_proj_bias", swap_pairs), Contains("bias is not in the order of its rows"));
 
-  MisreadPair swapped(gpt_oss);
+  MisreadPair swapped(gpt_oss), halves(gpt_oss);
   for (const char* suffix : {"gate_up_proj_blocks", "gate_up_proj_scales", "gate_up_proj_bias"})
-    swapped.spoil(suffix, swap_pairs);
-  swapped.pack(target);
+    swapped.spoil(suffix, swap_pairs), halves.spoil(suffix, pair_halves);
+  swapped.pack(target), halves.pack(target);
   CHECK_THAT(swapped.kernels(target), Contains("w1 and w3 (gate and up) are swapped"));
+  CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were read as halves"));
 
   MisreadPair names(deepseek);
   names.swap_names(".w1.", ".w3.");
@@ -89,12 +90,6 @@ static void name_mistakes_of_conversion(const Target& target) {
   for (const char* suffix : {"_blocks", "_scales", "_bias"}) order.spoil(suffix, swap_experts);
   order.pack(target);
   CHECK_THAT(order.kernels(target), Contains("experts are in another order: expert 1 is in the place of expert 0"));
-
-  MisreadPair halves(gpt_oss);
-  for (const char* suffix : {"gate_up_proj_blocks", "gate_up_proj_scales", "gate_up_proj_bias"})
-    halves.spoil(suffix, pair_halves);
-  halves.pack(target);
-  CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were read as halves"));
 }
 TEST_CASE("kernels alone name every mistake of the conversion", "[long]") {
   for (const Target& target : on_cpu) name_mistakes_of_conversion(target);

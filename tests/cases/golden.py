@@ -1,0 +1,89 @@
+"""A layer of each family as an engine's own model class reads it: testdata/golden/families.json, which
+tests/engines/families_golden.py makes, beside the canonical bytes that `convert` writes."""
+
+import hashlib
+import json
+
+from case import ROOT, Case, Result, Wrong, verdict_of
+from checkpoint import all_tensors
+from twins import FORMS
+
+SIZE = 256  # vLLM does not pad it
+KIND = "experts as the engine's own loader reads them"
+# Parts of a config that engines read and `synth` does not write.
+ENGINE_SAYS = {
+    "AFMoE": {"route_norm": True, "n_group": 1, "topk_group": 1},
+    "Inkling by AutoRound": {
+        "n_shared_experts": 2, "shared_expert_sink": True, "n_routed_experts": 8, "intermediate_size": 256
+    },
+}
+
+
+def read_golden():
+    return json.loads((ROOT / "testdata/golden/families.json").read_text())
+
+
+def parameter(role, part, name, rows, row_bytes, order):
+    """A parameter of a layout file whose rows and bytes stay in their places."""
+    return {
+        "role": role,
+        "part": part,
+        "name": name,
+        "dtype": "U8",
+        "torch_dtype": "uint8",
+        "shape": [rows, row_bytes],
+        **order,
+        "row_bytes": row_bytes,
+        "pad": {"row": 0, "column": 0, "storage": 0},
+        "add": 0,
+        "storage": {"rows": rows, "bytes": row_bytes},
+        "modes": [[row_bytes * 8, 0, 1], [rows, 1, 0]],
+    }
+
+
+def as_loaded():
+    """A layout file: all rows of gate, then those of up."""
+    halves = {"rows": {"block": 0, "first": "gate"}}
+    size = {"hidden": SIZE, "intermediate": SIZE}
+    return {
+        "mxfp4_pack_layout": 1,
+        "name": "loaded",
+        "engine": "vllm",
+        "size": size,
+        "padded": size,
+        "made_with": {"vllm": "0.33.0"},
+        "tensors": [
+            parameter("w13", "codes", "w13_weight", 2 * SIZE, SIZE // 2, halves),
+            parameter("w13", "scales", "w13_weight_scale", 2 * SIZE, SIZE // 32, halves),
+            parameter("w2", "codes", "w2_weight", SIZE, SIZE // 2, {}),
+            parameter("w2", "scales", "w2_weight_scale", SIZE, SIZE // 32, {}),
+        ],
+    }
+
+
+def compared(bench):
+    """Converted to the rows that the engine loaded; GPT-OSS, which has pairs and biases, by a kernel that reads those."""
+    (bench.folder / "loaded.json").write_text(json.dumps(as_loaded()))
+    by_file, by_kernel = ("--layout", "loaded.json"), ("--backend", "canonical", "--engine", "sglang")
+    done = bench.run("convert", "ckpt", "out", *(by_kernel if "gpt-oss" in bench.case.model else by_file), "--no-loader")
+    if done.returncode:
+        raise Wrong(done.stderr)
+    expected = read_golden()[bench.case.instance]
+    found = {hashlib.sha256(t[2]).hexdigest() for t in all_tensors(bench.folder / "out").values()}
+    found |= {hashlib.sha256(t[2]).hexdigest() for t in all_tensors(bench.folder / "out/packed").values()}
+    for part in ("w13_codes", "w13_scales", "w2_codes", "w2_scales"):
+        if expected[part] not in found:
+            raise Wrong(f"no tensor of OUT has the bytes of {part} in {expected['class']}")
+    bench.must_say(bench.must(0, "verify", "out", "--source", "ckpt"), "right at level ", "verify")
+    bench.must(0, "unpack", "out", "again")
+    if all_tensors(bench.folder / "again") != all_tensors(bench.ckpt):
+        raise Wrong("unpack gives other tensors")
+    return Result(verdict_of(done), [f"{expected['engine']} {expected['class']}"])
+
+
+def case_of(form):
+    model, make, _ = FORMS[form]
+    return Case(KIND, form, model, make, "right", "vllm", options=("--hidden", str(SIZE), "--intermediate", str(SIZE), "--layers", "2"), act=compared)
+
+
+CASES = [case_of(form) for form in read_golden()]
