@@ -34,7 +34,7 @@ void check_scheme(const Json& q, Problems& problems) {
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  read_spelled_experts(ck, names, model, problems);
   if (!model.layers.empty()) check_scheme(*quantization_config(ck.config), problems);
 }
 

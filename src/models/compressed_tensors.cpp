@@ -22,7 +22,7 @@ constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight_pack
 bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_packed"); }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  read_spelled_experts(ck, names, model, problems);
   check_compressed_tensors(ck, model, problems);
 }
 

@@ -37,7 +37,7 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
   if (!model.model_type.starts_with("deepseek_v4"))
     problems.warn(config_name, "model_type '{}' is not known; read as DeepSeek-V4 by its tensor names",
                   model.model_type);
-  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  read_spelled_experts(ck, names, model, problems);
   if (model.layers.empty()) return;
   model.activation.name = "silu";
   model.router.scoring = config_string(ck.config, "scoring_func", "sqrtsoftplus");

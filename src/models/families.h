@@ -18,10 +18,8 @@ inline const Family families[] = {modelslim, mlx,        gpt_oss_quark,      fus
 bool has_expert_suffix(const Checkpoint& checkpoint, std::string_view suffix);
 
 /// Reads experts with separate tensors, by the names in the checkpoint, or by `usual` if none is found. Then reads the
-/// activation and the router from the config, and compares its sizes. `hidden`: the config's key for the experts'
-/// hidden size.
-void read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual, const char* hidden, Model& model,
-                          Problems& problems);
+/// activation and the router from the config, and compares its sizes.
+void read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual, Model& model, Problems& problems);
 
 /// Reads activation and router from the config. Keys of a wrong type are problems.
 void read_settings(const Checkpoint& checkpoint, Model& model, Problems& problems);
@@ -39,6 +37,9 @@ std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOpt
 
 /// The first key for the number of experts in the config: "n_routed_experts", "num_experts" or "num_local_experts".
 const char* experts_key(const Json& config);
+
+/// The config's key for the experts' hidden size: "hidden_size", or the name that Muse Spark or Kimi-K3 has for it.
+const char* hidden_key(const Json& config);
 
 /// The config's key for the experts' intermediate size: "moe_intermediate_size", or the name that LongCat, Hy3 or
 /// Granite has for it. Null if there is none.

@@ -75,7 +75,7 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
     }
   if (model.layers.empty()) return;
   read_settings(ck, model, problems);
-  check_config(ck, model, experts_key(ck.config), "hidden_size", intermediate_key(ck.config), problems);
+  check_config(ck, model, experts_key(ck.config), hidden_key(ck.config), intermediate_key(ck.config), problems);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ bool matches(const Checkpoint& ck) {
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, "routed_expert_hidden_size", model, problems);
+  read_spelled_experts(ck, names, model, problems);
   check_compressed_tensors(ck, model, problems);
 }
 

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/models/families.h"
+#include "src/models/layer_names.h"
 #include "src/models/precision.h"
 #include "src/models/router.h"
 
@@ -64,10 +65,12 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
 }
 
 /// Whether no engine reads a tensor among the experts unless it is one of them. Scales of activations are read, and the
-/// router that Granite has there. Inkling's original_shape tells the shape before packing.
+/// router that Granite has there and the norm of Muse Spark. Inkling's original_shape tells the shape before packing;
+/// its engines skip the adapter (lora_A, lora_B) that is published beside the experts.
 bool is_unread(const Tensor& t, const MoeLayer& layer) {
   const std::string_view name = std::string_view(t.name).substr(layer.module.size());
-  return name.find(".input_") == name.npos && !name.starts_with(".router.") && !name.ends_with(".original_shape");
+  return !name.starts_with(".router.") && !name.ends_with(".original_shape") &&
+         !contains_any(name, {".input_", ".lora_A.", ".lora_B.", ".post_expert_norm."});
 }
 
 /// Reports tensors among a layer's experts that no engine would look for after packing. Scales of activations are left,

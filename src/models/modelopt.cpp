@@ -30,7 +30,7 @@ void check_algorithm(const Checkpoint& ck, Problems& problems) {
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  read_spelled_experts(ck, names, model, problems);
   if (!model.layers.empty()) check_algorithm(ck, problems);
 }
 

@@ -49,7 +49,7 @@ bool has_mxfp8_scales(const Tensor& weight, const Tensor* scales) {
 /// Whether each byte of the weight's rows holds two columns by the config, so that a scale for 32 bytes is one for 64
 /// codes.
 bool holds_codes(const Json& config, const Linear& linear, const Tensor& weight) {
-  const char* key = "hidden_size";
+  const char* key = hidden_key(config);
   if (contains_any(linear.stem.substr(linear.module.size()), {"down", "w2"}))
     key = intermediate_key(config) ? intermediate_key(config) : "intermediate_size";
   return config_count(config, key, -1) == weight.shape.back() * 2;

@@ -27,7 +27,7 @@ bool matches(const Checkpoint& ck) {
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  read_spelled_experts(ck, names, model, problems);
   check_marker(ck, model, problems);
 }
 

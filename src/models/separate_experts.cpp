@@ -194,13 +194,12 @@ bool has_expert_suffix(const Checkpoint& ck, std::string_view suffix) {
                      [&](const Tensor& t) { return parse_expert(t.name, name) && name.suffix == suffix; });
 }
 
-void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, const char* hidden, Model& model,
-                          Problems& problems) {
+void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, Model& model, Problems& problems) {
   const auto precisions = precisions_of_experts(ck);
   read_separate_experts(ck, precisions, find_expert_names(ck, precisions).value_or(usual), model, problems);
   if (model.layers.empty()) return;
   read_settings(ck, model, problems);
-  check_config(ck, model, experts_key(ck.config), hidden, intermediate_key(ck.config), problems);
+  check_config(ck, model, experts_key(ck.config), hidden_key(ck.config), intermediate_key(ck.config), problems);
 }
 
 }  // namespace mxfp4

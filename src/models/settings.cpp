@@ -27,6 +27,13 @@ bool says(const Json& json, const char* key) {
          std::any_of(json.begin(), json.end(), [&](const Json& child) { return says(child, key); });
 }
 
+/// Muse Spark has a norm for each layer's experts. Configs of vLLM's own classes say so, transformers' do not.
+bool has_norm_behind_experts(const Checkpoint& ck) {
+  return says(ck.config, "use_post_expert_norm") ||
+         std::any_of(ck.tensors.begin(), ck.tensors.end(),
+                     [](const Tensor& t) { return t.name.find(".post_expert_norm.") != t.name.npos; });
+}
+
 /// The number of experts that a token goes to.
 int64_t chosen_experts(const Json& config) {
   for (const char* key :
@@ -50,9 +57,8 @@ void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
     problems.error(config_name,
                    "routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected");
   model.activation = read_activation(ck.config, model.pairs);
-  if (says(ck.config, "use_post_expert_norm"))  // of Muse Spark
-    model.notes.push_back(
-        fmt::format("{} says use_post_expert_norm; verify computes experts without the norm behind them", config_name));
+  if (has_norm_behind_experts(ck))
+    model.notes.emplace_back("a norm follows each expert (Muse Spark); verify computes experts without it");
   model.router = {config_string(ck.config, "scoring_func", "softmax"), chosen_experts(ck.config), true,
                   config_number(ck.config, "routed_scaling_factor", 1)};
 }
@@ -85,6 +91,12 @@ const char* experts_key(const Json& config) {
   for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"})
     if (config_number(config, key, -1) >= 0) return key;
   return nullptr;
+}
+
+const char* hidden_key(const Json& config) {
+  for (const char* key : {"moe_hidden_size", "routed_expert_hidden_size"})
+    if (config_number(config, key, -1) >= 0) return key;
+  return "hidden_size";
 }
 
 const char* intermediate_key(const Json& config) {

@@ -3,7 +3,7 @@
 import re
 
 from case import Case, Result, Wrong, convert_and_verify, lines_of
-from checkpoint import both, config, fused, mapped, merged, nested, nothing, renamed, settings, without
+from checkpoint import both, config, fused, mapped, merged, nested, nothing, renamed, settings, text_settings, without
 
 CT, AUTOROUND, QUARK = "qwen3-30b-a3b-ct", "qwen3-30b-a3b-autoround", "qwen3.5-397b-a17b-quark"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
@@ -390,10 +390,10 @@ ALL = [
     ),
     refused(STACKED, "Gemma-4, no down matrices", CT, both(GEMMA, without("w2_weight")), r"w2_weight: missing", options=WIDE),
 ]
-MUSE = {"moe": {"use_post_expert_norm": True}}
-BEHIND = r"config.json says use_post_expert_norm; verify computes experts without the norm behind them"
+BEHIND, SPARK = r"a norm follows each expert \(Muse Spark\); verify computes experts without it", "muse-spark-quark"
 NORMS = [
-    Case(NORM, "Muse Spark's config", QUARK, settings(**MUSE), "right", BEHIND, act=said_once(BEHIND)),
-    Case(NORM, "in text_config", CT, settings(text_config=MUSE), "right", BEHIND, act=said_once(BEHIND), options=WIDE),
+    Case(NORM, "Muse Spark", SPARK, nothing, "right", BEHIND, act=said_once(BEHIND)),
+    Case(NORM, "vLLM's config", CT, settings(moe={"use_post_expert_norm": True}), "right", BEHIND, act=said_once(BEHIND), options=WIDE),
+    refused(NORM, "with another width", SPARK, text_settings(moe_hidden_size=256), r"128 columns or rows, config.json says moe_hidden_size = 256"),
 ]
 CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS, *ALL, *NORMS]

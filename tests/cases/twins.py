@@ -40,6 +40,7 @@ FORMS = {
     "Hy3": ("hy3-ct", nothing, False),
     "AFMoE": ("trinity-mini-ct", nothing, False),
     "LongCat": ("longcat-flash-ct", nothing, False),
+    "Muse Spark": ("muse-spark-quark", nothing, False),
     "privacy filter": (GPT_OSS, type_of("openai_privacy_filter"), True),
     "gate_up_proj": (CT, PACKED, True),
     "gate_up_proj_packed": (CT, TOGETHER_PACKED, True),
@@ -52,6 +53,11 @@ OPTIONS = ("--hidden", "128", "--intermediate", "128")
 ONE_BY_ONE = r"experts\.1\.gate_proj\.weight"
 TOGETHER = r"(experts\.(w13_weight|gate_up_proj)|input_linear)"
 SCALES = r"(experts|block_sparse_moe)\..*scales?$"
+
+
+BESIDE = "a LoRA adapter beside the experts"
+IN_BF16 = {"weight": ("BF16", [4, 8, 128], b"\x80\x3f" * 4096)}
+IN_MXFP4 = {"weight": ("U8", [4, 8, 64], b"\x11" * 2048), "weight_scale": ("U8", [4, 8, 4], b"\x7f" * 128)}
 
 
 def without_gate(tensors):
@@ -101,6 +107,22 @@ def gate_of(form):
     return twin(GATE, form, merged(without_gate), half if FORMS[form][2] else missing)
 
 
+def with_adapter(**parts):
+    """A LoRA adapter beside each tensor of experts in MXFP4, as Inkling is published."""
+    return merged(
+        lambda tensors: {
+            **tensors,
+            **{
+                f"{n}.{matrix}.{suffix.replace('_', '.')}": tensor
+                for n in tensors
+                if re.search(TOGETHER + "$", n)
+                for matrix in ("lora_A", "lora_B")
+                for suffix, tensor in parts.items()
+            },
+        }
+    )
+
+
 def halves(instance, model, alter, message, options=()):
     return Case(
         HALVES, instance, model, alter, "refused", "^error: config.json: gate and up rows of " + message,
@@ -132,7 +154,12 @@ PAIRS = [
         f"model_type 'inkling_mm_model' are interleaved, but {KEY} is false",
     ),
 ]
+LORA = [
+    Case(BESIDE, "in BF16", INKLING, with_adapter(**IN_BF16), "right"),
+    Case(BESIDE, "in MXFP4", INKLING, with_adapter(**IN_MXFP4), "right"),
+]
 CASES = [
+    *LORA,
     *(gate_of(form) for form in FORMS),
     *(twin(SWAPPED, form, scales(swapped), "expected; the last two dimensions are swapped") for form in FORMS),
     *(twin(GROUPS, form, scales(finer), "expected; one scale per 16 is NVFP4", ", 16") for form in FORMS),
