@@ -206,8 +206,10 @@ const Loader loaders[] = {
     {"vllm", "humming", "2", "ling", "0.32.0", "1 2"},
     {"vllm", "humming", "2", "mimo", "0.32.0", "1 2"},
     {"vllm", "humming", "2", "quark", "0.32.0", "1 2"},
+    {"vllm", "cutlass-mxfp4", "1", "auto-round", "0.33.0", "1 2"},
     {"vllm", "humming-w4a8", "1", "deepseek-v4", "0.33.0", "1 2"},
     {"vllm", "humming-w4a8", "1", "deepseek-v4.1", "0.33.0", "1 2"},
+    {"vllm", "marlin", "unpadded", "auto-round", "0.33.0", "1 2"},
 };
 
 /// The row of a family (empty: any); null if no loader reads the backend's form. A layout file calls its backend as it

@@ -21,7 +21,7 @@ from raw_layers import gpt_oss_layers, tensors_of
 
 MODELS = {"gpt-oss": "gpt-oss-20b", "deepseek-v4": "deepseek-v4-flash", "deepseek-v4.1": "deepseek-v4.1-flash",
           "kimi-k3": "kimi-k3", "ling": "ling", "mimo": "mimo-v2.6-flash", "compressed-tensors": "qwen3-30b-a3b-ct",
-          "quark": "kimi-k2.5-quark"}
+          "quark": "kimi-k2.5-quark", "auto-round": "qwen3-30b-a3b-autoround"}
 PROJECTIONS = {"w1": ("w13", 0), "gate_proj": ("w13", 0), "w3": ("w13", 1), "up_proj": ("w13", 1), "w2": ("w2", 0),
                "down_proj": ("w2", 0)}
 BY_FILE = "; a layout file that was learned of it"

@@ -206,7 +206,8 @@ def kernel_of(engine, backend):
 
 
 FAMILY_NAMES = {"gpt-oss": "GPT-OSS", "deepseek-v4": "DeepSeek-V4", "deepseek-v4.1": "DeepSeek-V4.1", "kimi-k3": "Kimi-K3",
-                "mimo": "MiMo", "ling": "Ling", "quark": "Quark", "compressed-tensors": "compressed-tensors"}
+                "mimo": "MiMo", "ling": "Ling", "quark": "Quark", "compressed-tensors": "compressed-tensors",
+                "auto-round": "AutoRound"}
 
 
 def names_of(families):

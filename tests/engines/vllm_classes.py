@@ -31,7 +31,7 @@ import unittest
 from contextlib import ExitStack
 from enum import Enum
 from functools import partial
-from importlib import util
+from importlib import import_module, util
 from types import SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
@@ -63,6 +63,8 @@ get_quantization_config("mxfp4_pack")  # imports all methods, before anything is
 VERSION = vllm.__version__
 RELEASE = int(VERSION.split(".")[1])
 OLD = RELEASE == 26
+INC = "vllm.model_executor.layers.quantization.inc.schemes.inc_mxfp4_moe"  # AutoRound's
+inc_moe = import_module(INC) if RELEASE >= 33 else SimpleNamespace()
 FP4_HOST = os.environ.get("FLASHINFER_FP4_HOST")
 MARLIN_SOURCE, CPU_SOURCE = os.environ.get("VLLM_MARLIN_SOURCE"), os.environ.get("VLLM_CPU_SOURCE")
 MARLIN = "gptq_marlin_repack of its own source, compiled for the CPU"
@@ -96,6 +98,7 @@ def since(release, member):
 SINCE = {"gpt-oss": 26, "deepseek-v4": 26, "mimo": 27, "kimi-k3": 27, "ling": 28, "deepseek-v4.1": 30}
 FAMILIES = tuple(family for family, release in SINCE.items() if RELEASE >= release)
 TRITON, QUARK = ("TRITON", "TRITON_UNFUSED"), ("quark",)
+WITHOUT_PADS = ("compressed-tensors",) + ("auto-round",) * (RELEASE >= 33)
 AND_QUARK = FAMILIES + QUARK * (RELEASE >= 32)
 STRIDED = "strided" if RELEASE < 31 else "transposed"  # by triton_kernels 3.8 and triton 3.8, which PATH must have
 CASES = [
@@ -109,7 +112,7 @@ CASES = [
     Case("aiter-triton", "cdna4", both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx950", families=AND_QUARK),
     Case("aiter-triton", STRIDED, both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx942", tp=(1,)),
     Case("aiter-triton", STRIDED, (None, since(32, "AITER_TRITON_MXFP4_BF16")), "gfx942", families=QUARK),
-    Case("cutlass-mxfp4", "1", (None, "CUTLASS_MXFP4_MXFP4"), "cpu", (384, 512), families=("compressed-tensors",)),
+    Case("cutlass-mxfp4", "1", (None, "CUTLASS_MXFP4_MXFP4"), "cpu", (384, 512), families=WITHOUT_PADS),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "gfx950", (512, 512)),
     Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "gfx950", (512, 512)),
     Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "gfx950", (512, 512), (1, 2), "", AND_QUARK),
@@ -122,7 +125,7 @@ if MARLIN_SOURCE:
     CASES += [
         Case("marlin", "1", both("MARLIN"), "cpu", note=MARLIN),
         Case("marlin", "file", both("MARLIN"), "cpu", tp=(1,), families=("gpt-oss", "deepseek-v4"), note=MARLIN),
-        Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=("compressed-tensors",),
+        Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=WITHOUT_PADS,
              note=MARLIN),
         Case("marlin", "1", (None, "MARLIN"), "cpu", families=QUARK, note=MARLIN),
         Case("marlin-fp8", "1", both("MARLIN"), "sm89", note=MARLIN)]
@@ -223,7 +226,7 @@ class Layers(cells.WithSources):
         for name in ("select_mxfp4_moe_backend", "select_deepseek_v4_mxfp4_moe_backend"):
             for module in (mxfp4, ct_moe, quark_moe):
                 self.exchange(module, name, lambda *args, **given: (backend, None), create=True)
-        for module in (ct_moe, quark_moe):
+        for module in (ct_moe, quark_moe, inc_moe):
             self.exchange(module, "make_mxfp4_moe_kernel", lambda **given: mock.Mock(), create=True)
         self.exchange(ct_moe.CutlassExpertsMxfp4, "_supports_current_device", lambda: case.backend == "cutlass-mxfp4")
 
@@ -377,10 +380,7 @@ class Cells(Layers):
 
     def record(self, case, family, tp):
         how = case.note or "its own classes and functions, without a GPU"
-        if case.layout == "c":
-            how += "; storage is larger than the engine's"
-        if case.layout == "file":
-            how += cells.BY_FILE
+        how += {"c": "; storage is larger than the engine's", "file": cells.BY_FILE}.get(case.layout, "")
         cells.shown("vllm", VERSION, (case.backend, case.layout, family), tp, "real classes",
                     how + " (vllm_classes.py)")
 

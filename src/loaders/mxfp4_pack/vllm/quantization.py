@@ -27,11 +27,11 @@ from vllm.model_executor.layers.quantization import mxfp4 as engine
 from . import eplb, humming, learned, live, offload
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
-# Models, and the quant_method of their checkpoints. Methods in ANY_MODEL are for all other models, too. vLLM itself
-# reads Kimi-K3's compressed-tensors as plain MXFP4.
+# Models, and the quant_method of their checkpoints. Methods in ANY_MODEL, with vLLM's names, are for all other models,
+# too. vLLM itself reads Kimi-K3's compressed-tensors as plain MXFP4.
 MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
           "bailing_hybrid": "fp8", "kimi_k3": "compressed-tensors"}
-ANY_MODEL = ("compressed-tensors", "quark")
+ANY_MODEL = {"compressed-tensors": "compressed-tensors", "quark": "quark", "auto-round": "inc"}
 # Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them. If there are several, --moe-backend may
 # choose.
 KERNELS = {
@@ -66,7 +66,7 @@ def packed_config(config, model_type=None):
 def engine_config(source, model_type):
     """The engine's config class for a checkpoint's own quantization_config."""
     if source["quant_method"] in ANY_MODEL and model_type not in MODELS:
-        return get_quantization_config(source["quant_method"])
+        return get_quantization_config(ANY_MODEL[source["quant_method"]])
     if source["quant_method"] == "fp8":  # MiMo and Ling, or DeepSeek-V4
         plain = "mxfp4" in (source.get("store_dtype"), source.get("routed_experts_quant_method"))
         return get_quantization_config("fp8" if plain else "deepseek_v4_fp8")
@@ -78,10 +78,8 @@ def packed_config_class(base):
     return type("Packed" + base.__name__, (PackedConfig, base), {"base": base})
 
 
-def restored(base, state):
-    config = object.__new__(packed_config_class(base))
-    vars(config).update(state)
-    return config
+def without_state(base):
+    return object.__new__(packed_config_class(base))
 
 
 @lru_cache(maxsize=None)
@@ -121,8 +119,8 @@ class PackedConfig:
     """A mixin before the engine's config class `base`."""
     manifest = base = None
 
-    def __reduce__(self):  # workers get a copy
-        return restored, (self.base, vars(self))
+    def __reduce__(self):  # workers get a copy; the state comes later, because AutoRound's config has a part that holds it
+        return without_state, (self.base,), vars(self)
 
     @classmethod
     def get_name(cls):
