@@ -394,6 +394,6 @@ BEHIND, SPARK = r"a norm follows each expert \(Muse Spark\); verify computes exp
 NORMS = [
     Case(NORM, "Muse Spark", SPARK, nothing, "right", BEHIND, act=said_once(BEHIND)),
     Case(NORM, "vLLM's config", CT, settings(moe={"use_post_expert_norm": True}), "right", BEHIND, act=said_once(BEHIND), options=WIDE),
-    refused(NORM, "with another width", SPARK, text_settings(moe_hidden_size=256), r"128 columns or rows, config.json says moe_hidden_size = 256"),
+    refused(NORM, "with another width", SPARK, text_settings(moe_hidden_size=256), r"64 columns or rows, config.json says moe_hidden_size = 256"),
 ]
 CASES = [*NAMES, *EXTRA, *CONFIGS, *MIXED, *TORN, *FORMATS, *ALL, *NORMS]

@@ -57,7 +57,7 @@ TEST_CASE("every published model's structure is recognised") {
       {"minimax-m2.5-quark", "quark", 128, 64, 2, 2},
       {"minimax-m2.7-quark", "quark", 128, 64, 2, 2},
       {"minimax-m3-quark", "quark", 128, 64, 1, 2, 3},
-      {"muse-spark-quark", "quark", 128, 64, 1, 2, 0,
+      {"muse-spark-quark", "quark", 64, 64, 1, 2, 0,
        "model.language_model.layers.0.mlp.experts: experts are BF16, copied unchanged",
        "a norm follows each expert (Muse Spark); verify computes experts without it"},
       {"qwen3-30b-a3b-autoround", "auto-round", 128, 96, 2, 2, 8},

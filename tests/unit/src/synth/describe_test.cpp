@@ -85,6 +85,7 @@ TEST_CASE("models that were quantized after their release have most of their pub
                              {"qwen3.5-397b-a17b-quark", 60, 512, 4096, 1024, 397},
                              {"hy3-ct", 79, 192, 4096, 1536, 295},
                              {"longcat-flash-ct", 28, 512, 6144, 2048, 560},
+                             {"muse-spark-quark", 60, 256, 4096, 4096, 816},
                              {"trinity-mini-ct", 30, 128, 2048, 1024, 26, 0.92},
                              {"gemma-4-26b-a4b-ct", 30, 128, 2816, 704, 26, 0.87}}) {
     INFO(p.model);
