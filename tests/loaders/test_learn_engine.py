@@ -199,6 +199,20 @@ class LearnEngine(unittest.TestCase):
             with self.assertRaisesRegex(NoRearrangement, message):
                 model.read_model(self.dir)
 
+    def test_sizes_in_configs_of_every_form(self):
+        says = {"hidden_size": 512, "moe_intermediate_size": 96}
+        quantized = {"quantization_config": {"quant_method": "quark"}, "model_type": "a"}
+        nested = {"thinker_config": {"text_config": says}}
+        for form, sizes in (({"text_config": says}, (512, 96)), ({"llm_config": says}, (512, 96)), (nested, (512, 96)),
+                            (says | {"moe_hidden_size": 256}, (256, 96)),
+                            ({"hidden_size": 512, "expert_ffn_hidden_size": 64, "intermediate_size": 32}, (512, 64)),
+                            ({"hidden_size": 512, "intermediate_size": 32}, (512, 32))):
+            with open(os.path.join(self.dir, "config.json"), "w") as file:
+                json.dump(form | quantized, file)
+            read = model.read_model(self.dir)
+            self.assertEqual((read.hidden, read.intermediate), sizes)
+            self.assertEqual(read.quantization, {"quant_method": "quark"})
+
     def test_what_a_layer_holds(self):
         def wrapped(tensor):
             return SimpleNamespace(storage=SimpleNamespace(data=tensor))

@@ -12,6 +12,11 @@ from .._files import CONFIG_LIMIT, read_json
 # Bytes of other ranks' columns, by the number of experts. Layers with one more expert are also proved, with other
 # bytes, so that a pad made of these bytes is not mistaken for a constant.
 NOISE = 0x5A, 0x27
+# Keys of a config, as the program reads them: of the language model's part, of the experts' sizes.
+NESTED = "thinker_config", "text_config", "llm_config", "language_config"
+HIDDEN = "moe_hidden_size", "routed_expert_hidden_size", "hidden_size"
+INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "expert_hidden_dim", "expert_intermediate_size",
+                "intermediate_size")
 GPT_OSS = {("w13", "codes"): "gate_up_proj_blocks", ("w13", "scales"): "gate_up_proj_scales",
            ("w13", "bias"): "gate_up_proj_bias", ("w2", "codes"): "down_proj_blocks",
            ("w2", "scales"): "down_proj_scales", ("w2", "bias"): "down_proj_bias"}
@@ -40,16 +45,27 @@ class Model(NamedTuple):
         return min(rank * step, self.intermediate), min((rank + 1) * step, self.intermediate)
 
 
+def text_of(config):
+    """The part of a config that describes the language model."""
+    inner = next((config[key] for key in NESTED if isinstance(config.get(key), dict)), None)
+    return config if inner is None else text_of(inner)
+
+
+def first_of(config, keys):
+    return config[next((key for key in keys if config.get(key)), keys[-1])]
+
+
 def read_model(path):
     """Reads a checkpoint's directory, or its config.json alone."""
     path = os.path.join(path, "config.json") if os.path.isdir(path) else path
     try:
         whole = read_json(path, CONFIG_LIMIT)
-        config = whole.get("text_config") or whole
+        config = text_of(whole)
         gpt_oss = whole["model_type"] == "gpt_oss"
-        return Model(config, whole.get("quantization_config") or config["quantization_config"], whole["model_type"],
-                     int(config.get("routed_expert_hidden_size") or config["hidden_size"]),
-                     int(config["intermediate_size" if gpt_oss else "moe_intermediate_size"]),
+        quantization = whole.get("quantization_config") or whole.get("compression_config")
+        return Model(config, quantization or config["quantization_config"], whole["model_type"],
+                     int(first_of(config, HIDDEN)),
+                     int(config["intermediate_size"] if gpt_oss else first_of(config, INTERMEDIATE)),
                      config.get("hidden_act", "silu"))
     except OSError as e:
         raise NoRearrangement(f"{path}: {e.strerror}") from e
