@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import tempfile
 import unittest
 from types import SimpleNamespace
@@ -356,6 +357,13 @@ class Vllm(unittest.TestCase):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory, format_version=4)
         self.refuses("format_version is 4", checkpoint)
+
+    def test_a_copy_of_a_config_with_a_part_that_refers_to_it(self):
+        config = quantization.without_state(quantization.engine.GptOssMxfp4Config)
+        config.manifest, config.parser = "manifest", SimpleNamespace(config=config)
+        again = pickle.loads(pickle.dumps(config))
+        self.assertEqual(again.manifest, "manifest")
+        self.assertIs(again.parser.config, again)
 
     def test_other_vllm_without_the_function_is_refused(self):
         checkpoint = gpt_oss("marlin")
