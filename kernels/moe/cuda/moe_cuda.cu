@@ -4,64 +4,31 @@
 #include <cmath>
 #include <random>
 #include <set>
-#include <utility>
 
-#include "kernels/moe/cuda/moe_launch.h"
+#include "kernels/moe/cuda/moe_buffer.h"
+#include "kernels/moe/cuda/moe_forward.h"
 
 namespace mxfp4 {
 namespace {
-
-/// Device memory, freed at the end of its scope.
-template <class T>
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(int64_t count) { check_cuda(cudaMalloc(&data_, size_t(count) * sizeof(T)), "cudaMalloc"); }
-  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  ~Buffer() { cudaFree(data_); }
-  T* get() const { return data_; }
-
- private:
-  T* data_ = nullptr;
-};
-
-template <class T>
-Buffer<T> to_device(const T* host, int64_t count) {
-  Buffer<T> buffer(count);
-  check_cuda(cudaMemcpy(buffer.get(), host, size_t(count) * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
-  return buffer;
-}
-
-bool has_wgmma() {
-  int device = 0, major = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  return major == 9;
-}
 
 class Layer final : public CudaMoe {
  public:
   Layer(const MoeConfig& config, const KernelFormat& format) : c_(config), format_(format) {
     if (const std::string missing = moe_cuda_missing(format_); !missing.empty()) throw DeviceError(missing);
     if (const std::string refusal = moe_refusal(c_, format_); !refusal.empty()) throw std::invalid_argument(refusal);
-    w13_ = stored_matrix(format_, 2 * c_.padded_intermediate, c_.padded_hidden);
-    w2_ = stored_matrix(format_, c_.padded_hidden, c_.padded_intermediate);
+    bytes_ = moe_bytes(c_, format_);
     check_cuda(cudaStreamCreate(&stream_), "cudaStreamCreate");
   }
   ~Layer() override { cudaStreamDestroy(stream_); }
 
   void upload(const PackedMoe& p) {
-    words_[0] = to_device(p.w13, c_.experts * w13_.words);
-    scales_[0] = to_device(p.w13_scale, c_.experts * w13_.scales);
-    words_[1] = to_device(p.w2, c_.experts * w2_.words);
-    scales_[1] = to_device(p.w2_scale, c_.experts * w2_.scales);
-    bias_[0] = upload_bias(p.w13_bias, w13_.view.n);
-    bias_[1] = upload_bias(p.w2_bias, w2_.view.n);
-    bind();
+    words_[0] = to_device(p.w13, c_.experts * bytes_.w13);
+    scales_[0] = to_device(p.w13_scale, c_.experts * bytes_.w13_scale);
+    words_[1] = to_device(p.w2, c_.experts * bytes_.w2);
+    scales_[1] = to_device(p.w2_scale, c_.experts * bytes_.w2_scale);
+    if (p.w13_bias) bias_[0] = to_device(p.w13_bias, bias_bytes(0));
+    if (p.w2_bias) bias_[1] = to_device(p.w2_bias, bias_bytes(1));
+    open();
   }
   void fill(uint64_t seed, bool biases) {
     const auto make = [&](int64_t bytes, bool scales) {
@@ -69,125 +36,78 @@ class Layer final : public CudaMoe {
       launch_random(b.get(), bytes, scales, seed += uint64_t(1) << 40, stream_);
       return b;
     };
-    words_[0] = make(c_.experts * w13_.words, false);
-    scales_[0] = make(c_.experts * w13_.scales, true);
-    words_[1] = make(c_.experts * w2_.words, false);
-    scales_[1] = make(c_.experts * w2_.scales, true);
-    if (biases) {
-      bias_[0] = zeros(c_.experts * w13_.view.n);
-      bias_[1] = zeros(c_.experts * w2_.view.n);
+    words_[0] = make(c_.experts * bytes_.w13, false);
+    scales_[0] = make(c_.experts * bytes_.w13_scale, true);
+    words_[1] = make(c_.experts * bytes_.w2, false);
+    scales_[1] = make(c_.experts * bytes_.w2_scale, true);
+    for (int i = 0; i < 2 && biases; i++) {
+      bias_[i] = Buffer<uint8_t>(bias_bytes(i));
+      check_cuda(cudaMemset(bias_[i].get(), 0, size_t(bias_bytes(i))), "cudaMemset");
     }
-    check_cuda(cudaStreamSynchronize(stream_), "launch_random");
-    bind();
+    open();
   }
 
   MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) override;
   MoeTiming time(int64_t tokens, uint64_t seed) override;
-  void avoid_wgmma() override {
-    if (format_.cuda != CudaReader::marlin) throw std::invalid_argument("MoE kernel: this layout needs wgmma");
-    wgmma_ = false;
-  }
+  void avoid_wgmma() override { moe_->avoid_wgmma(); }
 
  private:
   /// One batch's buffers on the GPU.
   struct Batch {
-    int tokens, slots, max_tiles;
-    MoePlan plan;
-    Buffer<__nv_bfloat16> x, padded_x, h, out;
-    Buffer<float> results;
-    Buffer<int> ids, rows, position, tile_count;
+    int64_t tokens;
+    Buffer<__nv_bfloat16> x, out;
+    Buffer<int> ids;
     Buffer<float> weights;
-    Buffer<TokenTile> tiles;
+    Buffer<uint8_t> workspace;
+    int64_t workspace_bytes;
   };
 
-  Buffer<float> upload_bias(const uint8_t* host, int n) {
-    if (!host) return {};
-    const Buffer<uint8_t> raw = to_device(host, c_.experts * format_.bias_bytes(n));
-    Buffer<float> out(c_.experts * n);
-    launch_bias(format_.cuda, raw.get(), {c_.experts, n, int(round_up(n, format_.bias_rows))}, out.get(), stream_);
-    check_cuda(cudaStreamSynchronize(stream_), "bias_kernel");
-    return out;
+  int64_t bias_bytes(int matrix) const {
+    return c_.experts * format_.bias_bytes(matrix == 0 ? 2 * c_.padded_intermediate : c_.padded_hidden);
   }
-  Buffer<float> zeros(int64_t count) {
-    Buffer<float> out(count);
-    check_cuda(cudaMemsetAsync(out.get(), 0, size_t(count) * sizeof(float), stream_), "cudaMemset");
-    return out;
-  }
-  void bind() {
-    StoredMatrix* m[2] = {&w13_, &w2_};
-    for (int i = 0; i < 2; i++) {
-      m[i]->view.words = words_[i].get();
-      m[i]->view.scales = scales_[i].get();
-      m[i]->view.exponent = operand_exponent(largest_byte(scales_[i].get(), c_.experts * m[i]->scales));
-    }
+  void open() {
+    int gpu = 0;
+    check_cuda(cudaGetDevice(&gpu), "cudaGetDevice");
+    PackedMoe p;
+    p.w13 = words_[0].get(), p.w13_scale = scales_[0].get(), p.w13_bias = bias_[0].get();
+    p.w2 = words_[1].get(), p.w2_scale = scales_[1].get(), p.w2_bias = bias_[1].get();
+    moe_ = open_moe(c_, format_, p, gpu);
   }
   Batch make_batch(const uint16_t* x, const Routing& routing);
-  void run(const Batch& b);
+  void run(const Batch& b) {
+    moe_->run({b.tokens, b.x.get(), b.ids.get(), b.weights.get(), nullptr, 0, b.out.get(), b.workspace.get(),
+               b.workspace_bytes},
+              stream_);
+  }
 
   MoeConfig c_;
   const KernelFormat& format_;
-  StoredMatrix w13_, w2_;
-  Buffer<uint8_t> words_[2], scales_[2];
-  Buffer<float> bias_[2];
+  MoeBytes bytes_;
+  Buffer<uint8_t> words_[2], scales_[2], bias_[2];
+  std::unique_ptr<ResidentMoe> moe_;
   cudaStream_t stream_ = nullptr;
-  bool wgmma_ = has_wgmma();
 };
 
 Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
+  const int64_t out = r.tokens * c_.padded_hidden;
   Batch b;
-  b.tokens = int(r.tokens);
-  b.slots = int(r.tokens * r.top_k);
-  b.plan = plan_moe(double(b.slots) / double(c_.experts), wgmma_);
-  b.max_tiles = max_token_tiles(b.slots, int(c_.experts), b.plan.tokens);
-  // The kernels count elements of an activation in 32 bits, and token tiles in the grid's second dimension.
-  if (r.tokens * r.top_k * std::max(w13_.view.k, w2_.view.k) > INT32_MAX || b.max_tiles > 65535)
-    throw DeviceError("MoE kernel: too many tokens in one batch");
+  b.tokens = r.tokens;
   b.x = to_device(reinterpret_cast<const __nv_bfloat16*>(x), r.tokens * c_.hidden);
-  if (c_.hidden != w13_.view.k) b.padded_x = Buffer<__nv_bfloat16>(r.tokens * w13_.view.k);
-  b.h = Buffer<__nv_bfloat16>(int64_t(b.slots) * w2_.view.k);
-  b.out = Buffer<__nv_bfloat16>(r.tokens * c_.padded_hidden);
-  b.results = Buffer<float>(int64_t(b.slots) * c_.padded_hidden);
-  b.ids = to_device(r.ids.data(), b.slots);
-  b.weights = to_device(r.weights.data(), b.slots);
-  b.rows = Buffer<int>(b.slots);
-  b.position = Buffer<int>(b.slots);
-  b.tile_count = Buffer<int>(1);
-  b.tiles = Buffer<TokenTile>(b.max_tiles);
-  // Columns of h beyond the intermediate size meet stored zeros in w2, and must be finite.
-  check_cuda(cudaMemset(b.h.get(), 0, size_t(b.slots) * size_t(w2_.view.k) * 2), "cudaMemset");
-  // An element that no kernel writes must show: NaN.
-  check_cuda(cudaMemset(b.out.get(), 0xff, size_t(r.tokens * c_.padded_hidden) * 2), "cudaMemset");
+  b.out = Buffer<__nv_bfloat16>(out);
+  b.ids = to_device(r.ids.data(), r.tokens * r.top_k);
+  b.weights = to_device(r.weights.data(), r.tokens * r.top_k);
+  b.workspace_bytes = moe_->workspace_bytes(r.tokens);
+  b.workspace = Buffer<uint8_t>(b.workspace_bytes);
+  // Elements that no kernel writes must show: NaN.
+  check_cuda(cudaMemset(b.workspace.get(), 0xff, size_t(b.workspace_bytes)), "cudaMemset");
+  check_cuda(cudaMemset(b.out.get(), 0xff, size_t(out) * 2), "cudaMemset");
   return b;
-}
-
-void Layer::run(const Batch& b) {
-  launch_route({b.ids.get(), b.slots, b.slots / b.tokens, int(c_.experts), b.plan.tokens, b.rows.get(),
-                b.position.get(), b.tiles.get(), b.tile_count.get()},
-               stream_);
-  const int pitch = w13_.view.k;
-  if (b.padded_x.get()) launch_pad(b.x.get(), b.tokens, int(c_.hidden), pitch, b.padded_x.get(), stream_);
-  const Activation act{float(c_.alpha), float(c_.beta), float(c_.limit), c_.w13_block == 0, c_.w13_up_first};
-  const auto product = [&](const GemmArgs& args, bool gated) {
-    if (format_.cuda == CudaReader::marlin && b.plan.kernel != MoeKernel::wgmma)
-      launch_marlin(args, b.plan, gated, b.max_tiles, stream_);
-    else
-      launch_sm90(format_.cuda, args, b.plan, gated, b.max_tiles, stream_);
-  };
-  product({w13_.view, bias_[0].get(), b.padded_x.get() ? b.padded_x.get() : b.x.get(), pitch, b.rows.get(),
-           b.tiles.get(), b.tile_count.get(), b.h.get(), w2_.view.k, act},
-          true);
-  product({w2_.view, bias_[1].get(), b.h.get(), w2_.view.k, nullptr, b.tiles.get(), b.tile_count.get(), b.results.get(),
-           int(c_.padded_hidden), act},
-          false);
-  launch_sum(
-      {b.results.get(), b.position.get(), b.weights.get(), b.slots / b.tokens, int(c_.padded_hidden), b.out.get()},
-      b.tokens, stream_);
 }
 
 MoeOutput Layer::forward(const std::vector<uint16_t>& x, const Routing& routing) {
   if (int64_t(x.size()) != routing.tokens * c_.hidden ||
       int64_t(routing.ids.size()) != routing.tokens * routing.top_k || routing.ids.size() != routing.weights.size() ||
-      routing.tokens < 1 || routing.top_k < 1)
+      routing.tokens < 1 || routing.top_k != c_.top_k)
     throw std::invalid_argument("MoE kernel: activations and routing do not fit");
   const Batch b = make_batch(x.data(), routing);
   run(b);
@@ -264,7 +184,7 @@ MoeTiming Layer::time(int64_t tokens, uint64_t seed) {
   t.tokens = tokens;
   t.experts_hit = hit / runs;
   t.microseconds = double(times[size_t(replays / 2)]) * 1e3 / runs;
-  t.weight_bytes = double(hit) / runs * double(w13_.words + w13_.scales + w2_.words + w2_.scales);
+  t.weight_bytes = double(hit) / runs * double(bytes_.w13 + bytes_.w13_scale + bytes_.w2 + bytes_.w2_scale);
   t.operations = 2.0 * double(tokens * c_.top_k) * 3 * double(c_.hidden) * double(c_.intermediate);
   return t;
 }
@@ -281,14 +201,6 @@ std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat&
   auto layer = std::make_unique<Layer>(config, format);
   layer->fill(seed, biases);
   return layer;
-}
-
-MoePlan plan_moe(double tokens_per_expert, bool has_wgmma) {
-  if (tokens_per_expert <= 7) return {MoeKernel::stream, 8};
-  if (tokens_per_expert <= 10) return {MoeKernel::stream, 16};
-  const MoeKernel many = has_wgmma ? MoeKernel::wgmma : MoeKernel::tile;
-  if (tokens_per_expert <= 24) return {many, 32};
-  return {many, tokens_per_expert <= 48 ? 64 : 128};
 }
 
 std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes) {

@@ -68,7 +68,9 @@ inline bool few_blocks(const GemmArgs& args, bool gated, int max_tiles) {
 
 /// Counting sort of the slots (token * top_k + j) by expert, stable.
 struct RouteArgs {
-  const int* ids;  // [slots]; outside 0..experts-1: skipped
+  const int* ids;         // [slots]; outside 0..experts-1: skipped
+  const int* expert_map;  // [mapped]: replaces an id by the layer's, or by -1; null: ids are the layer's
+  int mapped;
   int slots, top_k, experts, tile_tokens;
   int *rows, *position;  // [slots]: sorted position -> token; slot -> sorted position or -1
   TokenTile* tiles;      // an expert's tokens in equal parts, each a multiple of 8 and at most tile_tokens

@@ -31,6 +31,7 @@ __device__ void for_each_slot(const RouteArgs& a, int begin, int end, Act act) {
     for (int r = 0; r < 8; r++) {
       const int slot = base + r * 32 + lane;
       id[r] = slot < end ? a.ids[slot] : -1;
+      if (a.expert_map) id[r] = id[r] >= 0 && id[r] < a.mapped ? a.expert_map[id[r]] : -1;
       if (id[r] >= a.experts) id[r] = -1;
     }
 #pragma unroll
