@@ -1,17 +1,8 @@
 // Packs new experts for an output's set, from unpacked memory to packed memory, by the set's own plan.
 #include <cstdint>
-#include <map>
 
-#include "kernels/pack/resident.h"
-#include "src/library/guard.h"
+#include "src/library/set.h"
 #include "src/packed/packed_checkpoint.h"
-
-struct mxfp4_pack_set {
-  std::unique_ptr<mxfp4::PackedCheckpoint> output;
-  const mxfp4::Plan* plan = nullptr;
-  std::map<std::pair<int, std::string>, const mxfp4::PackedTensor*> tensors;  // by rank and name
-  mutable mxfp4::Resident resident;
-};
 
 namespace mxfp4 {
 
@@ -36,10 +27,8 @@ std::unique_ptr<mxfp4_pack_set> opened_set(const std::string& out, int number) {
 }
 
 PackItem item_of(const mxfp4_pack_set& set, int rank, const mxfp4_pack_expert& e) {
-  const std::string name = needed(e.tensor, "tensor");
-  const auto found = set.tensors.find({rank, name});
-  if (found == set.tensors.end()) fail(ErrorKind::usage, "the set has no tensor {} of rank {}", name, rank);
-  const PackedTensor& t = *found->second;
+  const PackedTensor& t = set.tensor(rank, e.tensor);
+  const std::string& name = t.name;
   const auto& experts = set.plan->model->layers[size_t(t.layer)].experts;
   if (e.expert < 0 || size_t(e.expert) >= experts.size())
     fail(ErrorKind::usage, "{}: expert is {}, there are {}", name, e.expert, experts.size());
@@ -59,6 +48,16 @@ PackItem item_of(const mxfp4_pack_set& set, int rank, const mxfp4_pack_expert& e
 }  // namespace mxfp4
 
 using namespace mxfp4;
+
+mxfp4_pack_set::mxfp4_pack_set() = default;
+mxfp4_pack_set::~mxfp4_pack_set() = default;
+
+const PackedTensor& mxfp4_pack_set::tensor(int rank, const char* given) const {
+  const std::string name = needed(given, "tensor");
+  const auto found = tensors.find({rank, name});
+  if (found == tensors.end()) fail(ErrorKind::usage, "the set has no tensor {} of rank {}", name, rank);
+  return *found->second;
+}
 
 mxfp4_pack_status mxfp4_pack_open_set(const char* out, int number, mxfp4_pack_set** set) {
   if (set) *set = nullptr;

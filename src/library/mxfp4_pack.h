@@ -96,6 +96,48 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_pack_experts(const mxfp4_pack_set* s
                                                          const mxfp4_pack_expert* experts, size_t count, int gpu,
                                                          void* stream);
 
+/* One MoE layer on packed tensors in GPU memory, computed by this library's own kernels: compute capability 9.0. */
+typedef struct mxfp4_pack_moe mxfp4_pack_moe;
+typedef struct mxfp4_pack_moe_layer {
+  size_t size;
+  const char* tensor;  /* the name in the manifest of w13's codes */
+  int rank, gpu;       /* the set's rank; the number of the GPU */
+  int64_t experts;     /* in the tensors, in order of the engine's numbers */
+  int64_t top_k;       /* experts of a token */
+  double swiglu_limit; /* of this layer; 0: the checkpoint's */
+  /* w13's and w2's, experts outermost; aligned to 16 bytes. They must stay, with their bytes. No biases: null. */
+  const void *codes[2], *scales[2], *bias[2];
+} mxfp4_pack_moe_layer;
+
+/* Waits for the GPU. If the kernels cannot compute the layer here, mxfp4_pack_error() has the reason. moe null: only
+ * this is found out, and no tensor is needed. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_open_moe(const mxfp4_pack_set* set, const mxfp4_pack_moe_layer* layer,
+                                                     mxfp4_pack_moe** moe);
+MXFP4_PACK_API void mxfp4_pack_close_moe(mxfp4_pack_moe* moe); /* null: nothing */
+
+/* bytes: the least workspace for this many tokens at once. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_moe_workspace(const mxfp4_pack_moe* moe, int64_t tokens, int64_t* bytes);
+
+/* All addresses are in the GPU's memory. hidden: the engine's hidden size, with its pads. */
+typedef struct mxfp4_pack_moe_batch {
+  size_t size;
+  int64_t tokens;
+  const void* x;             /* bf16 [tokens][hidden], aligned to 16 bytes */
+  const int32_t* ids;        /* [tokens][top_k]: experts; one that the layer lacks contributes nothing */
+  const float* weights;      /* [tokens][top_k] */
+  const int32_t* expert_map; /* [mapped]: the layer's expert for an id, or -1; null: ids are the layer's */
+  int64_t mapped;
+  void* out;       /* bf16 [tokens][hidden], aligned to 16 bytes; not part of x */
+  void* workspace; /* aligned to 256 bytes; layers on one stream may share it */
+  int64_t workspace_bytes;
+} mxfp4_pack_moe_batch;
+
+/* Computes on `stream`, a cudaStream_t. It does not wait, so a CUDA graph can capture it. With a workspace for fewer
+ * tokens, the tokens are computed in equal parts. Equal calls give equal bits. Each token's bits depend on the number
+ * of tokens, the workspace and this token alone. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_run_moe(const mxfp4_pack_moe* moe, const mxfp4_pack_moe_batch* batch,
+                                                    void* stream);
+
 /* Reads parts of files into memory on its own threads while the caller does other work. */
 typedef struct mxfp4_pack_reader mxfp4_pack_reader;
 /* gpu: the number of the GPU that gets the bytes; -1: the host. */
