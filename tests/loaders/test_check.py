@@ -204,6 +204,20 @@ class Check(unittest.TestCase):
         code, report = self.kernels(type("Wrong", (Exact,), {"mistake": "scale"}), "--tolerance", "0.9")
         self.assertEqual((code, report["problems"]), (0, []))
 
+    def test_this_packages_kernel_beside_the_engines(self):
+        def said(scale):
+            class Replaced(Exact):
+                def engine(self, *batch):
+                    return self(*batch) * scale
+            code, report = self.kernels(Replaced)
+            return code, report["problems"], report["sets"][0]["kernel"]
+        code, problems, kernel = said(1.001)
+        self.assertEqual((code, problems), (0, []))
+        self.assertRegex(kernel, r"^right: 4 batches with MXFP4_PACK_KERNEL=1, .*at most 0.001 beside vllm's own kernel$")
+        code, problems, _ = said(2)
+        self.assertEqual((code, problems[0]), (1, "model.layers.0.mlp.experts, 1 token with MXFP4_PACK_KERNEL=1: relative L2 "
+                                                  "0.5 beside vllm's own kernel, at most 0.01 expected"))
+
     def test_what_keeps_the_kernel_from_running(self):
         def fails(*given):
             raise RuntimeError("no such kernel")
@@ -254,6 +268,9 @@ class Exact:
     def __init__(self, manifest, packed, key, top_k, device):
         self.raw = UnpackedLayer(packed, packed.layers[key]).tensors
         self.device = device
+
+    def engine(self, *batch):
+        return None
 
     def __call__(self, x, ids, weights):
         if self.mistake == "swapped":

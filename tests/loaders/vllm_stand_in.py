@@ -97,6 +97,38 @@ def convert_weight_to_mxfp4_moe_kernel_format(**given):
     return convert(False, **given)
 
 
+class MarlinExperts:
+    def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map,
+              a1q_scale, a2_scale, workspace13, workspace2, expert_tokens_meta, apply_router_weight_on_input):
+        output.fill_(-1)
+
+
+class UnfusedOAITritonExperts(MarlinExperts):
+    pass
+
+
+class OAITritonMxfp4ExpertsMonolithic:
+    renormalize = True
+
+    def apply(self, hidden_states, w1, w2, router_logits, activation, global_num_experts, expert_map, a1q_scale,
+              apply_router_weight_on_input, num_expert_group=None, e_score_correction_bias=None, routed_scaling_factor=None,
+              topk_group=None):
+        return torch.full_like(hidden_states, -1)
+
+
+EXPERTS = {Backend.MARLIN: MarlinExperts, Backend.TRITON: OAITritonMxfp4ExpertsMonolithic,
+           Backend.TRITON_UNFUSED: UnfusedOAITritonExperts, Backend.FLASHINFER_CUTLASS_MXFP4_BF16: SimpleNamespace}
+
+
+class Kernel(tuple):
+    fused_experts = None
+
+
+def fused_topk(hidden_states, gating_output, topk, renormalize):
+    logits, ids = gating_output.float().topk(topk)
+    return logits.softmax(-1), ids.to(torch.int32), None
+
+
 class MoeMethod:
     supports_eplb = False
 
@@ -136,7 +168,8 @@ class MoeMethod:
         if made[4] is not None:
             layer.w13_bias = Parameter(made[4], requires_grad=False)
             layer.w2_bias = Parameter(made[5], requires_grad=False)
-        self.moe_kernel = ("kernel", made[2], made[3])
+        self.moe_kernel = Kernel(("kernel", made[2], made[3]))
+        self.moe_kernel.fused_experts = EXPERTS[self.mxfp4_backend]()
 
 
 def globals_of_mxfp4(name):
@@ -197,8 +230,9 @@ def vllm_config(**settings):
     config = SimpleNamespace(
         load_config=SimpleNamespace(load_format=get("load_format", "auto")),
         kernel_config=SimpleNamespace(moe_backend=get("moe_backend", "auto")),
-        model_config=SimpleNamespace(),
-        parallel_config=SimpleNamespace(enable_eplb=get("enable_eplb", False)),
+        model_config=SimpleNamespace(), dtype=get("dtype", torch.bfloat16), activation=get("activation", "silu"),
+        scheduler_config=SimpleNamespace(max_num_batched_tokens=8192),
+        parallel_config=SimpleNamespace(enable_eplb=get("enable_eplb", False), enable_dbo=get("enable_dbo", False)),
         offload_config=SimpleNamespace(uva=SimpleNamespace(cpu_offload_gb=get("cpu_offload_gb", 0)),
                                        prefetch=SimpleNamespace(offload_group_size=get("offload_group_size", 0))),
         cache_config=SimpleNamespace(), lora_config=get("lora_config", None))
@@ -227,7 +261,10 @@ def serve(directory, checkpoint, prefixes, tp=(1, 0), expert_map=None, experts=N
         first = first[0] if isinstance(first, list) else first
         for prefix in prefixes:
             parallel = SimpleNamespace(tp_size=tp[0], tp_rank=tp[1], enable_eplb=current.config.parallel_config.enable_eplb)
-            moe = SimpleNamespace(num_experts=experts or first["w13", "codes"].shape[0], hidden_dim=checkpoint.hidden,
+            count = experts or first["w13", "codes"].shape[0]
+            moe = SimpleNamespace(num_experts=count, hidden_dim=checkpoint.hidden, in_dtype=current.config.dtype,
+                                  num_local_experts=count if expert_map is None else int((expert_map >= 0).sum()),
+                                  experts_per_token=2, activation=SimpleNamespace(value=current.config.activation),
                                   intermediate_size_per_partition=checkpoint.intermediate,
                                   moe_parallel_config=parallel, moe_backend=current.config.kernel_config.moe_backend,
                                   has_bias=("w13", "bias") in first if has_bias is None else has_bias)
@@ -264,6 +301,8 @@ def install():
     }
     loader = "vllm.model_executor.model_loader"
     names |= {loader: {}} | {f"{loader}.{name}": members for name, members in reload.MODULES.items()}
+    routers = "vllm.model_executor.layers.fused_moe.router"
+    names |= {routers: {}, routers + ".fused_topk_router": {"fused_topk": fused_topk}}
     names |= {"vllm.distributed": {"get_tensor_model_parallel_world_size": lambda: 1}, "vllm.distributed.eplb": {},
               "vllm.distributed.eplb.eplb_state": {"EplbState": EplbState}}
     for name, members in names.items():

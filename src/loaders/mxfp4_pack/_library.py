@@ -42,6 +42,9 @@ def library():
                                                 ctypes.POINTER(ctypes.c_int64))
         found.mxfp4_pack_expect_read.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         found.mxfp4_pack_cached_bytes.argtypes = (ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_int64)] * 3)
+        found.mxfp4_pack_open_moe.argtypes = found.mxfp4_pack_run_moe.argtypes = (ctypes.c_void_p,) * 3
+        found.mxfp4_pack_close_moe.argtypes = (ctypes.c_void_p,)
+        found.mxfp4_pack_moe_workspace.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
         found.mxfp4_pack_finish_read.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
     except (OSError, AttributeError) as error:
         raise Refused(f"{MISSING} ({error})") from error

@@ -223,11 +223,17 @@ def run_kernel(report, directory, set_, wanted):
         return "refused"
     except Exception as error:  # an engine raises exceptions of its own
         return f"not run: {set_['engine']} fails: {error!r}"
-    wrong = [r for r in results if not r.relative_l2 <= tolerance]  # NaN is wrong, too
-    report.problems += [f"{r.layer}, {counted(r.tokens, 'token')} on {set_['engine']}'s own kernel: relative L2 error "
-                        f"{r.relative_l2:.2g}, at most {tolerance:.2g} expected" for r in wrong]
+    replaced = any(r.beside_engine is not None for r in results)
+    on = "with MXFP4_PACK_KERNEL=1" if replaced else f"on {set_['engine']}'s own kernel"
+    beside = f"beside {set_['engine']}'s own kernel"
+    far = [(r, "error ", "", r.relative_l2) for r in results]
+    far += [(r, "", f" {beside}", r.beside_engine) for r in results if replaced]
+    wrong = [f"{r.layer}, {counted(r.tokens, 'token')} {on}: relative L2 {error}{size:.2g}{where}, at most {tolerance:.2g} "
+             "expected" for r, error, where, size in far if not size <= tolerance]  # NaN is wrong, too
+    report.problems += wrong
     worst = max(r.relative_l2 for r in results)
-    return f"{'wrong' if wrong else 'right'}: {len(results)} batches, relative L2 error at most {worst:.2g}"
+    return (f"{'wrong' if wrong else 'right'}: {len(results)} batches{f' {on}' if replaced else ''}, relative L2 error at most "
+            f"{worst:.2g}{f', at most {max(r.beside_engine for r in results):.2g} {beside}' if replaced else ''}")
 
 
 def exit_code(report):

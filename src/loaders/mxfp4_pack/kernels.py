@@ -26,6 +26,7 @@ class Result(NamedTuple):
     layer: str
     tokens: int
     relative_l2: float
+    beside_engine: float | None = None  # relative L2 between this package's kernel and the one that it replaces
 
 
 def read_batches(path):
@@ -49,15 +50,25 @@ def compute(manifest, fields, batches, device):
     for layer in dict.fromkeys(batch.layer for batch in batches):
         own = [batch for batch in batches if batch.layer == layer]
         sums = [torch.zeros_like(batch.out) for batch in own]
+        engines, replaced = [torch.zeros_like(batch.out) for batch in own], False
         for rank in fields["ranks"]:
             packed = manifest.opened(fields, rank)
             key = next(key for key, entries in packed.layers.items() if module_of(entries) == layer)
             kernel = make(manifest, packed, key, own[0].ids.shape[1], device)
             if packed.fallback is not None:  # the engine would not use the packed bytes
                 raise packed.fallback
-            for batch, out in zip(own, sums):
-                out += kernel(batch.x.to(device), batch.ids.to(device), batch.weights.to(device)).double().cpu()
+            for batch, out, engine in zip(own, sums, engines):
+                given = [t.to(device) for t in (batch.x, batch.ids, batch.weights)]
+                out += kernel(*given).double().cpu()
+                if (theirs := kernel.engine(*given)) is not None:
+                    replaced = True
+                    engine += theirs.double().cpu()
             del kernel
-        results += [Result(layer, len(batch.x), float((out - batch.out).norm() / batch.out.norm()))
-                    for batch, out in zip(own, sums)]
+        results += [Result(layer, len(batch.x), distance(out, batch.out), distance(out, engine) if replaced else None)
+                    for batch, out, engine in zip(own, sums, engines)]
     return results
+
+
+def distance(out, reference):
+    """Relative L2."""
+    return float((out - reference).norm() / reference.norm())

@@ -51,6 +51,17 @@ class Kernel:
                 out = method.apply(layer=self.layer, x=x, topk_weights=weights, topk_ids=ids, **without)
         return out[:, :self.hidden]
 
+    def engine(self, *batch):
+        """The result of vLLM's own kernel if MXFP4_PACK_KERNEL=1 has replaced it, else None."""
+        if not self.method.own:
+            return None
+        experts = self.method.moe_kernel.fused_experts
+        own = vars(experts).pop("apply")
+        try:
+            return self(*batch)
+        finally:
+            experts.apply = own
+
 
 def routed_experts(config, name, packed, experts, top_k):
     """Creates the layer as FusedMoE does for one tensor-parallel rank."""

@@ -99,6 +99,8 @@ def refuse_unless_in_place(layer, method, what):
     if method.packed.fallback is not None:
         raise Refused(f"{what}: this server converted the experts itself (MXFP4_PACK_FALLBACK). Convert the checkpoint "
                       "again, as the server's warning describes")
+    if method.own:
+        raise Refused(f"{what}: MXFP4_PACK_KERNEL=1 keeps biases and the largest scale. Restart the server")
     if layer.quant_method is not method:
         raise Refused(f"{what}: vLLM's {type(layer.quant_method).__name__}, which adds LoRA, does not support it. "
                       "Restart the server")

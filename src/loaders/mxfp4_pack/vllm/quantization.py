@@ -24,7 +24,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from . import eplb, humming, learned, live, offload
+from . import eplb, humming, learned, live, offload, own_kernel
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
 # Models, and the quant_method of their checkpoints. Methods in ANY_MODEL, with vLLM's names, are for all other models,
@@ -149,6 +149,8 @@ class PackedConfig:
         vars(method).update(place=place, dummy=vllm.load_config.load_format == "dummy")
         if getattr(parallel, "enable_eplb", False):
             eplb.check(method)
+        if own_kernel.wanted():
+            method.own = own_kernel.prepare(method, layer, vllm)
         live.install()
         return method
 
@@ -165,6 +167,7 @@ class PackedMethod:
     dummy = read = False
     held = None  # what was read, in the engine: {(role, part): tensor}; empty if it keeps copies
     waits = None  # the reason for a reload: see live.py
+    own = None  # this package's kernels, if they compute the layer: a Moe
 
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
@@ -200,6 +203,8 @@ class PackedMethod:
             self.held = {}
         if self.held and getattr(self.moe.moe_parallel_config, "enable_eplb", False):
             eplb.move_bytes(layer, self.held)
+        if self.own:
+            own_kernel.install(self, self.own)
 
     def get_fused_moe_quant_config(self, layer):
         """Called when a layer is converted. If the engine's class has converted the layer itself, its parameters are
