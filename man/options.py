@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts the program's lists of options into mxfp4-pack(1): options.py MXFP4-PACK PAGE [--check].
 
-A list is between `.\\" options of NAME` and `.\\" end of options`. --check writes nothing; the exit code is 1 if the page
+A list is between `.\\" {NAME` and `.\\" }`. --check writes nothing; the exit code is 1 if the page
 differs.
 """
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIST = re.compile(r'^\.\\" options of (.*)\n(?:.*\n)*?\.\\" end of options\n', re.MULTILINE)
+LIST = re.compile(r'^\.\\" \{(.*)\n(?:.*\n)*?\.\\" \}\n', re.MULTILINE)
 
 
 def main():

@@ -95,10 +95,10 @@ std::string manual_lists(const CLI::App& root) {
     if (std::find(names.begin(), names.end(), item.section) == names.end()) names.push_back(item.section);
   std::string out;
   for (const std::string& name : names) {
-    out += fmt::format(".\\\" options of {}\n", name);
+    out += fmt::format(".\\\" {{{}\n", name);
     for (const Item& item : items)
       if (item.section == name) out += to_mdoc(item);
-    out += ".\\\" end of options\n";
+    out += ".\\\" }\n";
   }
   return out;
 }

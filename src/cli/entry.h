@@ -39,7 +39,7 @@ inline CLI::Option* add_switch(CLI::App* app, const Entry& e, std::function<void
   return declare(app->add_flag_callback(e.name, std::move(take), e.help), e);
 }
 
-/// The lists of options in mxfp4-pack(1), in mdoc(7), each between `.\" options of NAME` and `.\" end of options`.
+/// The lists of options in mxfp4-pack(1), in mdoc(7), each between `.\" {NAME` and `.\" }`.
 std::string manual_lists(const CLI::App& root);
 
 }  // namespace mxfp4::cli

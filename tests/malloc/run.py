@@ -94,7 +94,8 @@ class Sweep:
             assert self.command[0] != "verify" or failed.stdout == self.verdict, f"0, but {failed.stdout}"
             assert now == self.new, f"0, but {sorted(now.items() ^ self.new.items())}"
             return
-        now = {path: file for path, file in now.items() if not path.endswith("/.mxfp4-pack-run")}  # until a run has ended
+        # The run file stays until a run has ended.
+        now = {path: file for path, file in now.items() if not path.endswith("/.mxfp4-pack-run")}
         for name in ("out", "unpacked"):
             assert below(now, name) in (below(self.old, name), below(self.new, name)), f"{name} is not whole"
         if now != self.new:
