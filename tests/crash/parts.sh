@@ -30,7 +30,7 @@ write_missing() {
 }
 finish() {
   if [ $((RANDOM % 4)) = 0 ] && [ ! -e "$out" ]; then
-    find "$dir" -path '*/.*-of-3.*' -exec touch -h -d '1 hour ago' {} +  # what the killed left is in nobody's use
+    find "$dir" '(' -name '.*-of-3.*' -o -path '*/.*-of-3.*/journal' ')' -exec touch -h -d '1 hour ago' {} +  # what the killed left is in nobody's use
     convert "$out" -q 2>"$dir/err" || die "a single run: $(cat "$dir/err")"
     resumed=$((resumed + 1))
   else
