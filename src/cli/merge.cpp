@@ -2,25 +2,13 @@
 
 #include "src/base/log.h"
 #include "src/cli/commands.h"
-#include "src/convert/part_run.h"
-#include "src/packed/manifest.h"
-#include "src/verify/verify.h"
 
 namespace mxfp4::cli {
 
 namespace {
 
-/// Verifies an OUT that existed before. If it is right, late parts are removed.
-void check_merged(MergeOptions o) {
-  check_bytes(o.out, o.threads);
-  note(fmt::format("{}: its bytes have their checksums", o.out));
-  o.verify = false;
-  if (parts_beside(place_of(o.out))) merge(o);
-}
-
 int merge_parts(const MergeOptions& o) {
   const Json result = merge(o);
-  if (o.verify && result.value("unchanged", false) && has_manifest(o.out)) check_merged(o);
   const bool missing = result.contains("missing");
   if (o.json) print_out("{}\n", one_line(result));
   if (!missing) return 0;

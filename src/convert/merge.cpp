@@ -9,6 +9,7 @@
 #include "src/io/merge_claim.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/verify/verify.h"
 
 namespace mxfp4 {
 
@@ -57,6 +58,25 @@ Json look_at_output(const std::string& out, const Place& place) {
   return {{"out", out}, {"unchanged", true}};
 }
 
+/// Makes OUT or DEST of its parts.
+Json join(const MergeOptions& options) {
+  const Place place = place_of(options.out);
+  const MergeClaim claim(place, options.out);
+  // ends a merge that was cut short when OUT was in its place
+  const bool is_finished = OutputDir(place.again(), options.out, owned_files).finished();
+  const std::vector<PartFolder> parts = read_parts(parts_beside(place));
+  const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
+  if (is_unpacked) return merge_unpacked(options, place, parts);
+  if (!options.source.empty())
+    fail(ErrorKind::usage, "{}: its parts were written by convert; omit --source", options.out);
+  if (!parts.empty()) return convert(options_of(options, parts.front()), place);
+  if (is_finished && !has_manifest(place.folder())) {
+    note(fmt::format("{}: all is merged already", options.out));
+    return {{"out", options.out}, {"unchanged", true}};
+  }
+  return look_at_output(options.out, place);
+}
+
 }  // namespace
 
 std::string array_expression(std::span<const int> numbers) {
@@ -79,21 +99,14 @@ Json missing_parts(const std::string& out, int parts, std::span<const int> missi
 }
 
 Json merge(const MergeOptions& options) {
-  const Place place = place_of(options.out);
-  const MergeClaim claim(place, options.out);
-  // ends a merge that was cut short when OUT was in its place
-  const bool is_finished = OutputDir(place.again(), options.out, owned_files).finished();
-  const std::vector<PartFolder> parts = read_parts(parts_beside(place));
-  const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
-  if (is_unpacked) return merge_unpacked(options, place, parts);
-  if (!options.source.empty())
-    fail(ErrorKind::usage, "{}: its parts were written by convert; omit --source", options.out);
-  if (!parts.empty()) return convert(options_of(options, parts.front()), place);
-  if (is_finished && !has_manifest(place.folder())) {
-    note(fmt::format("{}: all is merged already", options.out));
-    return {{"out", options.out}, {"unchanged", true}};
-  }
-  return look_at_output(options.out, place);
+  Json result = join(options);
+  if (!options.verify || !result.value("unchanged", false) || !has_manifest(options.out)) return result;
+  check_bytes(options.out, options.threads);  // OUT existed before
+  note(fmt::format("{}: its bytes have their checksums", options.out));
+  MergeOptions late = options;
+  late.verify = false;
+  if (parts_beside(place_of(options.out))) join(late);  // removes late parts
+  return result;
 }
 
 }  // namespace mxfp4
