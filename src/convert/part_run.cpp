@@ -35,8 +35,11 @@ class FolderOfParts {
  public:
   explicit FolderOfParts(const Place& place) : place_(place) {}
   ~FolderOfParts() {
-    if (const HeldFolder stage(place_.above, stage_beside(place_.name)); stage) stage.folder.rmdir(staged_parts);
-    remove_empty_stage(place_.above, place_.name);
+    try {
+      if (const HeldFolder stage(place_.above, stage_beside(place_.name)); stage) stage.folder.rmdir(staged_parts);
+      remove_empty_stage(place_.above, place_.name);
+    } catch (const std::exception&) {  // `clean` lists what is left
+    }
   }
   FolderOfParts(const FolderOfParts&) = delete;
 

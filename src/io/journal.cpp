@@ -60,9 +60,11 @@ bool read_line(const std::string& line, JournalText& journal) {
   return true;
 }
 
-/// Whether no version writes text that begins like this. A power loss can leave a partial mark, or zeros.
+/// Whether no version writes text that begins like this. A power loss can leave a partial mark, or a sector of zeros.
 bool is_strange(std::string_view text) {
-  return !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text) && text.front() != '\0';
+  constexpr size_t sector = 512;
+  const bool is_lost = text.substr(0, sector).find_first_not_of('\0') == text.npos;
+  return !is_lost && !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text);
 }
 
 /// Whether the text has another version's mark. An incomplete first line is this version's, after a power loss.

@@ -49,19 +49,11 @@ void add_up(const HeldFolder& stage, Leftover& leftover, int64_t& changed) {
   for (const Entry& entry : entries_below(stage.folder, Unreadable::skip)) add(entry.state);
 }
 
-/// Something in a staging directory that no run puts there; empty if there is nothing.
-std::string foreign_in_stage(const Folder& stage) {
-  for (const std::string& name : names_in_folder(stage, Unreadable::skip))
-    if (name != staged_journal && name != staged_new && name != staged_old && name != staged_parts)
-      return printable(name) + " in it was not made by mxfp4-pack";
-  return {};
-}
-
 /// Why no run of this tool left the staging directory, or a run cannot remove it; empty if it can.
 std::string why_strange(const HeldFolder& stage, const Leftover& l, const FoundJournal& journal, StageState state) {
-  if (const std::string why = why_no_stage(stage); !why.empty()) return "it " + why;
   if (!journal.why.empty()) return journal.why;
-  if (const std::string why = foreign_in_stage(stage.folder); !why.empty()) return why;
+  if (const std::string name = foreign_in_stage(stage.folder); !name.empty())
+    return printable(name) + " in it was not made by mxfp4-pack";
   const std::string mounted = mounted_in(stage.folder.path());
   if (!mounted.empty()) return fmt::format("{} is mounted in it", mounted);
   if (state == StageState::left_behind)
@@ -69,7 +61,7 @@ std::string why_strange(const HeldFolder& stage, const Leftover& l, const FoundJ
   const Folder out = stage.above.find(l.place);
   const HeldFolder built(stage.folder, staged_new), parts(stage.folder, staged_parts);
   if (replaced_in(stage.folder, journal.text) != staged_new)
-    if (const std::string why = why_not_ours(built, l.place, out); !why.empty()) return why;
+    if (const std::string why = why_not_ours(built, l.place, out, journal.text.head); !why.empty()) return why;
   return why_not_own_parts(parts, explained_names(out, journal.text.head.made));
 }
 
@@ -92,13 +84,18 @@ LeftoverKind kind_of(const HeldFolder& stage, const FoundJournal& journal, Stage
 
 Leftover describe(const Folder& above, const std::string& place) {
   const HeldFolder stage(above, stage_beside(place));
-  const FoundJournal journal = open_found(stage.folder);
   Leftover out;
   out.place = place;
   out.name = stage.name;
   int64_t changed = 0;
   add_up(stage, out, changed);
   out.age = std::max<int64_t>(0, ::time(nullptr) - changed);
+  if (const std::string why = why_no_stage(stage); !why.empty()) {  // then nothing in it is looked at
+    out.kind = LeftoverKind::strange;
+    out.why = "it " + why;
+    return out;
+  }
+  const FoundJournal journal = open_found(stage.folder);
   out.jobs = int64_t(journal.text.records.size());
   const StageState state = state_of(stage.folder, above.find(place), above.has(place), journal.text);
   out.why = why_strange(stage, out, journal, state);

@@ -36,8 +36,9 @@ OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
 OutputDir OutputDir::for_part(const Place& place, const std::string& part) {
   for (;;) {
     const HeldFolder stage = make_stage(place.above, place.name);
+    if (const int error = stage.folder.try_make(staged_parts); error != 0 && stage.is_in_place())
+      fail_errno(stage.folder.path(staged_parts), "cannot create", error);
     try {
-      stage.folder.make_or_find(staged_parts);
       HeldFolder parts(stage.folder, staged_parts);
       check_own_parts(parts);
       return OutputDir({std::move(parts.folder), part}, true, place.path(), nullptr);
@@ -52,6 +53,9 @@ void OutputDir::lock() {
   for (;; journal_.reset()) {
     stage_.emplace(make_stage(place_.above, place_.name));
     try {
+      if (const std::string name = foreign_in_stage(stage_->folder); !name.empty())
+        fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", stage_->folder.path(),
+             printable(name));
       journal_.emplace(stage_->folder, staged_journal, name_);
       if (stage_->is_in_place()) break;
     } catch (const Error&) {
@@ -71,6 +75,7 @@ bool OutputDir::is_in_place() const { return stage_->is_in_place() && journal_->
 /// Gives the old output its place again.
 void OutputDir::put_back() {
   const std::string old = replaced_in(stage_->folder, journal_->text());
+  if (old == staged_old) check_is_ours(staged(staged_new));  // else another output's staging directory was moved here
   rename_to({stage_->folder, old}, {place_.above, place_.name});
 }
 
@@ -128,11 +133,19 @@ void OutputDir::open(const OpenOptions& start) {
   else if (replace_)
     privacy_ = Privacy(permitted_in(old_->folder));
   deferred_.emplace();
-  if (keep_) new_->folder.make_private();  // a run that was killed late had given it OUT's mode
+  if (keep_) make_new_writable();
   if (start.discards_other && !start.takes_parts) remove_parts(staged(staged_parts), start.made);
   if (!committed_ && !keep_) begin(start);
   const std::string fresh = staged_new;
   if (replace_) check_movable({place_.above, place_.name}, {stage_->folder, fresh}, name_);
+}
+
+/// A run that was killed late had given the directory and its folders the modes of OUT.
+void OutputDir::make_new_writable() const {
+  new_->folder.make_private();
+  new_->folder.make_writable();
+  for (const Entry& entry : entries_below(new_->folder))
+    if (entry.is_folder()) new_->folder.find(entry.name).make_writable();
 }
 
 void OutputDir::look_at_parts(const OpenOptions& start) const {
@@ -155,7 +168,7 @@ void OutputDir::look_at_predecessor() {
   }
   if (!old_->is_in_place()) fail_changed();
   const struct stat s = old_->folder.stat();
-  if (s.st_uid != ::geteuid() && ::faccessat(place_.above.fd(), place_.name.c_str(), W_OK, 0) != 0)
+  if (s.st_uid != ::geteuid() && ::geteuid() != 0)
     fail(ErrorKind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
   keeps_mode_ = old_->folder.is_own();
 }
@@ -186,7 +199,7 @@ bool OutputDir::take_over(const OpenOptions& start) {
 
 /// Throws Error{usage} if the directory has a file, or a link, that this tool did not make.
 void OutputDir::check_is_ours(const HeldFolder& dir) const {
-  const std::string why = why_not_ours(dir, place_.name, place_.folder());
+  const std::string why = why_not_ours(dir, place_.name, place_.folder(), journal_->head());
   if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", dir.above.path(dir.name), why);
 }
 
@@ -197,7 +210,7 @@ void OutputDir::remove_leftover() {
     fail(ErrorKind::usage, "{}: is {}", stage_->folder.path(old),
          finished_ ? fmt::format("the output that {} replaced; remove it: {}", name_, how_to_clean())
                    : fmt::format("an old output, and {} is not the one that replaced it; move it away first", name_));
-  remove_new(staged(staged_new), place_.name, place_.folder());
+  remove_new(staged(staged_new), place_.name, place_.folder(), journal_->head());
   stage_->folder.sync();  // a power loss must not restore the directory without its journal
 }
 
@@ -233,7 +246,10 @@ void OutputDir::end() {
                      journal_->records().size()));
     return;
   }
-  if (new_->is_in_place()) remove_new(*new_, place_.name, place_.folder());
+  if (new_->is_in_place())
+    remove_new(*new_, place_.name, place_.folder(), journal_->head());
+  else if (stage_->folder.has(staged_new))
+    return;  // another process put it there: the journal says that this run did not
   end_journal();
 }
 
@@ -284,6 +300,7 @@ void OutputDir::commit(const std::string& list) {
 
 /// Removes the journal and the staging directory.
 void OutputDir::end_journal() {
+  for (const char* name : {staged_old, staged_new}) stage_->folder.rmdir(name);  // if it is empty
   journal_->remove();
   if (stage_->is_in_place()) remove_empty_stage(place_.above, place_.name);
 }

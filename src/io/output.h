@@ -111,6 +111,7 @@ class OutputDir {
   void lock();
   void finish_earlier(const Folder& now);
   bool is_left() const;
+  void make_new_writable() const;
   void look_at_parts(const OpenOptions& start) const;
   std::string how_to_clean() const;
   void end_journal();

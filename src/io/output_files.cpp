@@ -100,7 +100,9 @@ void OutputDir::take(const Folder& from, const std::string& name) const {
 /// Renames the replaced output to the first free name OUT.kept-N.
 void OutputDir::keep_replaced(const HeldFolder& old) {
   if (!old || old.above.rmdir(old.name) == 0) return;  // it was empty
+  const mode_t mode = old.folder.make_writable();      // only such a directory may move to another folder
   kept_ = place_.above.path(move_to_kept(old.above, old.name, place_.above, place_.name));
+  old.folder.set_mode(mode);
   note(fmt::format("{}: the old output is kept as {}", name_, kept_));
 }
 

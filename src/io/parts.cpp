@@ -63,10 +63,15 @@ bool is_part_name(const std::string& name) {
   return std::regex_match(name, pattern);
 }
 
+/// The head of an unfinished part's journal.
+JournalHead head_of_unfinished(const Folder& stage) {
+  return stage && stage.has_file(staged_journal) ? read_journal(open_read(stage, staged_journal)).head : JournalHead();
+}
+
 /// Removes an unfinished part; its journal and its staging directory last.
 void remove_unfinished(const Folder& parts, const std::string& part) {
   const HeldFolder stage = find_stage(parts, part);
-  remove_new({stage.folder, staged_new}, part, {});
+  remove_new({stage.folder, staged_new}, part, {}, head_of_unfinished(stage.folder));
   if (const int error = stage ? stage.folder.unlink(staged_journal) : ENOENT; error != 0 && error != ENOENT)
     fail_errno(stage.folder.path(staged_journal), "cannot remove", error);
   if (const int error = parts.rmdir(stage.name); error != 0 && error != ENOENT)
@@ -76,7 +81,7 @@ void remove_unfinished(const Folder& parts, const std::string& part) {
 std::string why_not_own_unfinished(const Folder& parts, const std::string& part) {
   const HeldFolder stage(parts, stage_beside(part));
   std::string why = why_no_stage(stage);
-  if (why.empty()) why = why_not_ours({stage.folder, staged_new}, part, {});
+  if (why.empty()) why = why_not_ours({stage.folder, staged_new}, part, {}, head_of_unfinished(stage.folder));
   return why.empty() ? "" : fmt::format("{}: {}", parts.path(stage.name), why);
 }
 

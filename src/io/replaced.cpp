@@ -131,7 +131,8 @@ Snapshot snapshot_of(const Folder& dir) {
 std::set<std::string> folders_of(const std::set<std::string>& names) {
   std::set<std::string> folders;
   for (const std::string& name : names)
-    for (fs::path p = fs::path(name).parent_path(); !p.empty(); p = p.parent_path()) folders.insert(p.string());
+    for (fs::path p = fs::path(name).parent_path(); p.has_relative_path(); p = p.parent_path())
+      folders.insert(p.string());
   return folders;
 }
 

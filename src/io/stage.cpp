@@ -56,9 +56,10 @@ RunFile read_run_file(const Folder& dir) {
 bool has_entries(const Folder& dir) { return dir && !names_in_folder(dir).empty(); }
 
 /// The names that may be in new/. A run that adds a set links the files of OUT.
-std::set<std::string> known_in(const HeldFolder& dir, const Folder& out) {
+std::set<std::string> known_in(const HeldFolder& dir, const Folder& out, const JournalHead& head) {
   const RunFile run = read_run_file(dir.folder);
-  std::set<std::string> all(run.head.made.begin(), run.head.made.end());
+  const std::vector<std::string>& made = run.head.run.empty() ? head.made : run.head.made;
+  std::set<std::string> all(made.begin(), made.end());
   all.insert(run_file);
   if (!out || !out.is_own()) return all;
   for (const auto& [name, identity] : snapshot_of(dir.folder))
@@ -108,6 +109,12 @@ HeldFolder make_stage(const Folder& above, const std::string& name) {
   return find_stage(above, name);
 }
 
+std::string foreign_in_stage(const Folder& stage) {
+  for (const std::string& name : names_in_folder(stage, Unreadable::skip))
+    if (name != staged_journal && name != staged_new && name != staged_old && name != staged_parts) return name;
+  return {};
+}
+
 void remove_empty_stage(const Folder& above, const std::string& name) { above.rmdir(stage_beside(name)); }
 
 void write_run_file(const Folder& dir, const std::string& place, const JournalHead& head) {
@@ -142,7 +149,7 @@ StageState state_of(const Folder& stage, const Folder& out, bool is_out_there, c
   return is_built && !journal.records.empty() ? StageState::building : StageState::begun;
 }
 
-std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out) {
+std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head) {
   if (!dir.above || !dir.above.has(dir.name)) return {};
   try {
     if (!dir) return "it is not a folder";
@@ -151,7 +158,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
       return fmt::format("{} is mounted in it", mounted);
     if (const std::string of = read_run_file(dir.folder).place; !of.empty() && of != printable(place))
       return fmt::format("it belongs to a run that writes {}", printable(of));
-    const std::string foreign = foreign_in(dir.folder, known_in(dir, out));
+    const std::string foreign = foreign_in(dir.folder, known_in(dir, out, head));
     return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack, or was changed since";
   } catch (const Error& e) {
     return e.lines.front();
@@ -161,11 +168,11 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
   }
 }
 
-void remove_new(const HeldFolder& dir, const std::string& place, const Folder& out) {
+void remove_new(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head) {
   if (!dir) return;
-  if (const std::string why = why_not_ours(dir, place, out); !why.empty())
+  if (const std::string why = why_not_ours(dir, place, out, head); !why.empty())
     fail(ErrorKind::usage, "{}: {}; move it away first", dir.above.path(dir.name), why);
-  remove_own(dir, known_in(dir, out), run_file);
+  remove_own(dir, known_in(dir, out, head), run_file);
 }
 
 }  // namespace mxfp4

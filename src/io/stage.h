@@ -53,6 +53,8 @@ std::string why_no_stage(const HeldFolder& stage);
 HeldFolder find_stage(const Folder& above, const std::string& name);
 /// The same, and creates it if there is none.
 HeldFolder make_stage(const Folder& above, const std::string& name);
+/// Something in a staging directory that no run puts there; empty if there is nothing.
+std::string foreign_in_stage(const Folder& stage);
 /// Removes the staging directory if it is empty.
 void remove_empty_stage(const Folder& above, const std::string& name);
 
@@ -72,10 +74,11 @@ StageState state_of(const Folder& stage, const Folder& out, bool is_out_there, c
 std::string replaced_in(const Folder& stage, const JournalText& journal);
 
 /// Why a run must not remove or continue new/; empty if it may, or if there is no such folder. It may hold the run
-/// file, the files that the run file lists, and links to files of OUT.
-std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out);
+/// file, the files that the run file lists, and links to files of OUT. head: the journal's; it lists the files if the
+/// run file was removed.
+std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head);
 /// Removes new/. Throws Error{usage} if why_not_ours() is not empty. If it is interrupted, a later call removes the
 /// rest.
-void remove_new(const HeldFolder& dir, const std::string& place, const Folder& out);
+void remove_new(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head);
 
 }  // namespace mxfp4

@@ -200,6 +200,26 @@ killed_at renameat2 1 "$program" convert "$tiny" "$shared/other" "${marlin[@]}"
 other mv "$shared/.other.mxfp4-pack" "$shared/.o.mxfp4-pack"
 expect 'a run of another output' 2 '' 'it belongs to a run that writes other' "$program" convert "$tiny" "$out" "${marlin[@]}"
 expect 'which stays' 0 '' '' test -e "$shared/.o.mxfp4-pack/new/mxfp4-pack.json"
+fresh
+mkdir -m 700 "$shared/film" && printf '\0\0\0 ftypmp42 mine' >"$shared/film/journal" && echo mine >"$shared/film/other"
+other mv "$shared/film" "$shared/.o.mxfp4-pack"
+expect 'a folder with other files' 2 '' 'other was not made by mxfp4-pack; move it away first' "$program" convert "$tiny" "$out" "${marlin[@]}"
+rm "$shared/.o.mxfp4-pack/other"
+expect 'a file that is no journal' 2 '' 'is no journal of mxfp4-pack; move it away' "$program" unpack "$dir/first" "$out"
+expect 'stays' 0 '' '' grep -q mine "$shared/.o.mxfp4-pack/journal"
+expect "one folder of another user's does not stop clean" 0 'd: a partial|it belongs to user 65534' '' bash -c \
+  'setpriv --reuid=65534 --regid=65534 --clear-groups mkdir -m 700 "$1/.a.mxfp4-pack"; "$2" clean "$1" -q' - "$shared" "$program"
+fresh
+mkdir -m 500 "$shared/closed" && chown 65533 "$shared" "$shared/closed" && mv "$shared/closed" "$shared/.o.mxfp4-pack"
+third() { setpriv --reuid=65533 --regid=65533 --clear-groups "$@"; }
+expect 'a part ends if its folder cannot be made' 2 '' 'parts: cannot create: Permission denied' \
+  third env HOME= XDG_CACHE_HOME= timeout 20 "$program" convert "$tiny" "$out" "${marlin[@]}" --part 0/2
+# A read-only DEST is exchanged by a user who is not root.
+fresh
+prepare cp -r "$tiny" "$shared/o" && chmod 755 "$shared" && chown -R 65533 "$shared" && chmod 555 "$out"
+prepare third env HOME= XDG_CACHE_HOME= "$program" unpack "$dir/first" "$out" --force -q
+expect 'the old one is kept, read-only' 0 '^555$' '' stat -c %a "$out.kept-1"
+expect 'nothing is left' 1 '' '' compgen -G "$shared/.o.*"
 # A staging directory that is renamed away before its run ends, and back later.
 fresh
 "$program" convert "$tiny" "$out" --backend marlin --engine sglang -q && cp -rp "$out" "$shared/backup" && echo mine >"$shared/backup/notes"
