@@ -53,9 +53,6 @@ void OutputDir::lock() {
   for (;; journal_.reset()) {
     stage_.emplace(make_stage(place_.above, place_.name));
     try {
-      if (const std::string name = foreign_in_stage(stage_->folder); !name.empty())
-        fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", stage_->folder.path(),
-             printable(name));
       journal_.emplace(stage_->folder, staged_journal, name_);
       if (stage_->is_in_place()) break;
     } catch (const Error&) {

@@ -99,6 +99,9 @@ HeldFolder find_stage(const Folder& above, const std::string& name) {
 
 HeldFolder make_stage(const Folder& above, const std::string& name) {
   HeldFolder stage = find_stage(above, name);
+  if (const std::string foreign = stage ? foreign_in_stage(stage.folder) : ""; !foreign.empty())
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", stage.folder.path(),
+         printable(foreign));
   if (stage) return stage;
   const int error = above.try_make(stage.name);
   const bool takes_none = error == ENOENT && above.stat().st_nlink > 0;  // for example /proc

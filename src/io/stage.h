@@ -51,7 +51,7 @@ std::string why_no_stage(const HeldFolder& stage);
 /// The staging directory of the output `name`; holds nothing if there is none. Throws Error{usage} if why_no_stage() is
 /// not empty.
 HeldFolder find_stage(const Folder& above, const std::string& name);
-/// The same, and creates it if there is none.
+/// The same, and creates it if there is none. Throws Error{usage} if foreign_in_stage() is not empty.
 HeldFolder make_stage(const Folder& above, const std::string& name);
 /// Something in a staging directory that no run puts there; empty if there is nothing.
 std::string foreign_in_stage(const Folder& stage);
