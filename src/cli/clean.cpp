@@ -136,8 +136,7 @@ void add_clean(CLI::App& root, Common& common, Run& run) {
   static CleanOptions o;
   app->description(
       "List or remove the leftovers of interrupted runs\n\n"
-      "Lists the staging directory beside OUT, or all staging directories in a folder, with size, age and whether a "
-      "run "
+      "Lists the staging directory beside OUT, or all staging directories in a folder: size, age, and whether a run "
       "may be using them.");
   app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/gpt-oss-20b-marlin --remove");
   app->add_option("PATH", o.path, "An OUT, or a folder in which outputs are made")->required()->type_name("");

@@ -76,8 +76,8 @@ void OutputDir::put_back() {
   rename_to({stage_->folder, old}, {place_.above, place_.name});
 }
 
-/// Removes what a run left that was interrupted after it published the output `now`. A command that does not know the
-/// files of the replaced output leaves that output to one that does.
+/// Removes the leftovers of a run that was interrupted after it published the output `now`. A command that does not
+/// know the files of the replaced output leaves that output to one that does.
 void OutputDir::finish_earlier(const Folder& now) {
   if (const std::string name = replaced_in(stage_->folder, journal_->text()); !name.empty()) {
     const HeldFolder old = staged(name);
@@ -133,8 +133,7 @@ void OutputDir::open(const OpenOptions& start) {
   if (keep_) make_new_writable();
   if (start.discards_other && !start.takes_parts) remove_parts(staged(staged_parts), start.made);
   if (!committed_ && !keep_) begin(start);
-  const std::string fresh = staged_new;
-  if (replace_) check_movable({place_.above, place_.name}, {stage_->folder, fresh}, name_);
+  if (replace_) check_movable({place_.above, place_.name}, {stage_->folder, staged_new}, name_);
 }
 
 /// A run that was killed late had given the directory and its folders the modes of OUT.

@@ -102,8 +102,7 @@ class OutputDir {
   const std::string& kept() const { return kept_; }
   /// Publishes the directory: syncs every folder and renames the directory to its place. Throws if another user added a
   /// file to it. Afterwards the replaced output is removed, unless it was set aside. Files that others added to the
-  /// replaced output in the meantime move into the new directory. list: the file that lists the files of an output of
-  /// this kind; may be empty if none is replaced.
+  /// replaced output in the meantime move into the new directory. list: the file of an output that lists its files.
   void commit(const std::string& list = {});
 
  private:

@@ -109,36 +109,34 @@ void OutputDir::keep_replaced(const HeldFolder& old) {
 /// Exchanges the directory with the output that it replaces, which old_ then names in the staging directory. Needs no
 /// memory after the exchange.
 void OutputDir::swap_into_place() {
-  const std::string fresh = staged_new, aside = staged_old;
-  const Entrance from{stage_->folder, fresh}, to{place_.above, place_.name};
+  const Entrance from{stage_->folder, staged_new}, aside{stage_->folder, staged_old}, to{place_.above, place_.name};
   HeldFolder& old = *old_;
   Folder above = stage_->folder.again();
   const mode_t mode = old.folder.make_writable();
   if (!old.is_in_place()) fail_changed();
   try {
-    swap_folders(from, to, aside);
+    swap_folders(from, to, aside.name);
   } catch (...) {
     old.folder.set_mode(mode);
     throw;
   }
-  const bool is_swapped = old.folder.is_at(above, fresh);
-  if (!is_swapped && !old.folder.is_at(above, aside)) {  // another process replaced it just before the swap
-    swap_folders({above, above.has(aside) ? aside : fresh}, to, aside);
+  const bool is_swapped = old.folder.is_at(above, from.name);
+  if (!is_swapped && !old.folder.is_at(above, aside.name)) {  // another process replaced it just before the swap
+    swap_folders(above.has(aside.name) ? aside : from, to, aside.name);
     fail_changed();
   }
   committed_ = true;
   old.above = std::move(above);
-  old.name = is_swapped ? fresh : aside;
+  old.name = is_swapped ? from.name : aside.name;
   if (set_aside_) old.folder.set_mode(mode);
 }
 
 void OutputDir::rename_into_place() {
   mode_ = new_->folder.make_writable();  // only a directory that can be written may move to another folder
-  const std::string fresh = staged_new;
   if (replace_)
     swap_into_place();
   else
-    rename_to({stage_->folder, fresh}, {place_.above, place_.name});
+    rename_to({stage_->folder, staged_new}, {place_.above, place_.name});
   committed_ = true;
   if (!new_->folder.is_at(place_.above, place_.name))
     fail(ErrorKind::io, "{}: another user has moved the finished output; it is not at its place", name_);

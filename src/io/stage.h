@@ -1,8 +1,8 @@
 // The staging directory of an output: one folder of mode 0700 beside the output's place. No other user can enter it, so
 // everything in it was put there by this user's runs.
 //
-//   .OUT.mxfp4-pack/journal   the finished steps; its lock is the lock of OUT
-//                   new/      the output that a run builds; after the exchange of both names, the replaced output
+//   .OUT.mxfp4-pack/journal   the finished steps. Its lock is the lock of OUT
+//                   new/      the output that a run builds. After the exchange of both names: the replaced output
 //                   old/      the replaced output, if the file system cannot exchange names
 //                   parts/    parts of other processes (parts.h)
 //
@@ -74,8 +74,8 @@ StageState state_of(const Folder& stage, const Folder& out, bool is_out_there, c
 std::string replaced_in(const Folder& stage, const JournalText& journal);
 
 /// Why a run must not remove or continue new/; empty if it may, or if there is no such folder. It may hold the run
-/// file, the files that the run file lists, and links to files of OUT. head: the journal's; it lists the files if the
-/// run file was removed.
+/// file, the files that the run file lists, and links to files of OUT. head: the journal's, which lists the files if
+/// the run file was removed.
 std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head);
 /// Removes new/. Throws Error{usage} if why_not_ours() is not empty. If it is interrupted, a later call removes the
 /// rest.

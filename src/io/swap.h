@@ -10,7 +10,7 @@ namespace mxfp4 {
 /// A name in a folder.
 struct Entrance {
   const Folder& folder;
-  const std::string& name;
+  std::string name;
 };
 
 /// Renames a directory. If the name is taken, exchanges both directories in one step or, if the file system cannot,
