@@ -181,7 +181,7 @@ class Contents {
   };
 
   void look_at_packed() {
-    for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
+    for (size_t i = 0; i < plan_.packed.size(); i += size_t(plan_.tp_size)) {
       const PackedTensor& t = plan_.packed[i];
       const int64_t experts = int64_t(plan_.model->layers[size_t(t.layer)].experts.size());
       const SourceSums& sums = sums_.packed[i].sources;

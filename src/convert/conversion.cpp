@@ -231,7 +231,7 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   const PackedTensor& t = plan_.packed[job.target];
   if (failed_ && t.part != Part::scales) return 0;
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-  const bool sees_source = pieces.are_canonical() && plan_.tp.size == 1;
+  const bool sees_source = pieces.are_canonical() && plan_.tp_size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
   // A GPU reads rows from a page boundary. The CPU reads from any address, so the rows are read directly to their
   // place.
@@ -248,12 +248,12 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   if (by_device) input.sums.add(passed.hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
   int64_t done = 0;
-  for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r) done += pack_rank(worker, job, job.target + r, input);
+  for (size_t r = 0; r < size_t(plan_.tp_size) && !failed_; ++r) done += pack_rank(worker, job, job.target + r, input);
   return done;
 }
 
 bool Conversion::may_pack_in_place() const {
-  return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite && in_memory_ &&
+  return !devices_.gpus.empty() && plan_.tp_size == 1 && !plan_.backend->rewrite && in_memory_ &&
          PageCacheMap::can_write();
 }
 

@@ -51,12 +51,6 @@ void check_sync(const ConvertOptions& o) {
                  : "--part");
 }
 
-TensorParallel tensor_parallel(const ConvertOptions& o) {
-  TensorParallel tp{o.tp_size, std::vector<int>(size_t(o.tp_size))};
-  std::iota(tp.ranks.begin(), tp.ranks.end(), 0);
-  return tp;
-}
-
 /// A conversion that is prepared but not begun.
 struct Prepared {
   const Backend& backend;
@@ -67,7 +61,7 @@ struct Prepared {
 
 Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& backend, int set, Problems& problems) {
   return make_plan(in.checkpoint, in.model, backend,
-                   {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link}, problems);
+                   {.tp_size = options.tp_size, .set = set, .keep_shards = options.link}, problems);
 }
 
 const Backend& read_layout_of(const ConvertOptions& o) {
@@ -90,7 +84,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
       is_file ? read_layout_of(options)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   check_gpu(backend, to_engine, &in.model);
-  const int set = to.number(backend, tensor_parallel(options));
+  const int set = to.number(backend, options.tp_size);
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;
   p.plan.engine_choice = choice.engine_choice;
@@ -142,7 +136,7 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   if (!opened && !to.earlier()) return {};
   const PackedCheckpoint& out = opened ? *opened : *to.earlier();
   const Manifest& m = out.manifest;
-  const int set = set_number(m, p.backend, p.plan.tp);
+  const int set = set_number(m, p.backend, p.plan.tp_size);
   if (set == int(m.sets.size())) return {};
   if (!has_record(m.options.published, in.published))
     return {false, "it does not say that these published hashes were compared"};

@@ -49,9 +49,7 @@ void NewOutput::check(const Plan&) const {
        edited);
 }
 
-int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {
-  return set_number(out_.manifest, backend, tp);
-}
+int AddedSet::number(const Backend& backend, int tp_size) const { return set_number(out_.manifest, backend, tp_size); }
 
 ManifestOptions AddedSet::manifest_options(const Input& in) const {
   ManifestOptions m = out_.manifest.options;
@@ -63,7 +61,7 @@ ManifestOptions AddedSet::manifest_options(const Input& in) const {
 }
 
 void AddedSet::check(const Plan& plan) const {
-  refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
+  refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp_size);
   for (const std::string& name : names_of_set(plan)) check_free(name);
   if (!has_run_file(out_.held.folder())) check_free(run_file);
   const Folder& there = out_.held.folder();

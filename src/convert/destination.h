@@ -32,7 +32,7 @@ class Destination {
  public:
   virtual ~Destination() = default;
   /// The index of the set in OUT.
-  virtual int number(const Backend& backend, const TensorParallel& tp) const = 0;
+  virtual int number(const Backend& backend, int tp_size) const = 0;
   virtual ManifestOptions manifest_options(const Input& in) const = 0;
   /// Throws Error{usage} if OUT cannot take the set.
   virtual void check(const Plan& plan) const = 0;
@@ -49,7 +49,7 @@ class NewOutput final : public Destination {
  public:
   /// Reads the list of files in OUT's manifest before the source is loaded into memory.
   NewOutput(const ConvertOptions& options, const Place* place);
-  int number(const Backend&, const TensorParallel&) const override { return 0; }
+  int number(const Backend&, int) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
   /// With --force, refuses an OUT with an edited small file, which would be lost.
   void check(const Plan&) const override;
@@ -67,7 +67,7 @@ class NewOutput final : public Destination {
 class AddedSet final : public Destination {
  public:
   AddedSet(const ConvertOptions& options, PackedCheckpoint& out) : options_(options), out_(out) {}
-  int number(const Backend& backend, const TensorParallel& tp) const override;
+  int number(const Backend& backend, int tp_size) const override;
   ManifestOptions manifest_options(const Input& in) const override;
   void check(const Plan& plan) const override;
   void begin(const Plan& plan, const OutputDir& out) const override;

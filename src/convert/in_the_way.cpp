@@ -17,7 +17,7 @@ namespace {
 bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const PackedCheckpoint& out) try {
   if (o.format == sharded_state_format || out.manifest.options.format == sharded_state_format) return false;
   check_same_form(in.checkpoint, out);
-  refuse_second(o.out, out.manifest, *plan.backend, plan.tp);
+  refuse_second(o.out, out.manifest, *plan.backend, plan.tp_size);
   return true;
 } catch (const Error&) {
   return false;

@@ -139,16 +139,13 @@ std::string title(const ManifestSet& set) {
   return fmt::format("{}, layout version {}", describe(set), set.layout_version);
 }
 
-/// The set with some of its ranks.
-std::string describe(const PackedCheckpoint& p, size_t set, const std::vector<int>& ranks) {
-  ManifestSet some = p.manifest.sets[set];
-  some.tp.ranks = ranks;
-  return describe(some);
+/// "marlin of vllm at tp 4, ranks 0, 1", or without the ranks if they are all ranks of the set.
+std::string describe(const ManifestSet& set, const std::vector<int>& ranks) {
+  if (int(ranks.size()) == set.tp_size) return describe(set);
+  return fmt::format("{}, {} {}", describe(set), ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-bool has_rank(const ManifestSet& set, int rank) {
-  return std::binary_search(set.tp.ranks.begin(), set.tp.ranks.end(), rank);
-}
+bool has_rank(const ManifestSet& set, int rank) { return rank < set.tp_size; }
 
 std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank) {
   Problems problems;
@@ -181,7 +178,7 @@ class OutputComparison {
  public:
   OutputComparison(const DiffOptions& o, const PackedCheckpoint& a, const PackedCheckpoint& b) : o_(o), a_(a), b_(b) {
     add_pairs([](const ManifestSet& x, const ManifestSet& y) {
-      return x.engine == y.engine && x.backend == y.backend && x.tp.size == y.tp.size;
+      return x.engine == y.engine && x.backend == y.backend && x.tp_size == y.tp_size;
     });
     if (pairs_.empty() && a.sets.size() == 1 && b.sets.size() == 1)
       add_pairs([](const ManifestSet&, const ManifestSet&) { return true; });
@@ -202,7 +199,7 @@ class OutputComparison {
   void add_pairs(Same same) {
     const auto &ours = a_.manifest.sets, &theirs = b_.manifest.sets;
     for (size_t i = 0; i < ours.size(); ++i)
-      for (const int rank : ours[i].tp.ranks)
+      for (int rank = 0; rank < ours[i].tp_size; ++rank)
         for (size_t j = 0; j < theirs.size(); ++j)
           if (is_asked(rank) && same(ours[i], theirs[j]) && has_rank(theirs[j], rank))
             pairs_.push_back({{i, rank}, {j, rank}});
@@ -215,7 +212,7 @@ class OutputComparison {
       result_.sides.push_back(
           fmt::format("A, {}, is {}; B, {}, is {}", printable(o_.a), title(x), printable(o_.b), title(y)));
     const Side ours = side_of(a_, mine), theirs = side_of(b_, other);
-    Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
+    Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(x, {mine.rank}) + ": " : "");
     c.run_packed();
     const PackedSet& set = b_.sets[other.set];
     for (const size_t i : tensors_of(set, other.rank)) c.check_in_a(set.stored[i].name);
@@ -225,8 +222,8 @@ class OutputComparison {
   }
 
   void compare_copied() {
-    const SetRank first{0, a_.manifest.sets.front().tp.ranks.front()};
-    const Side ours = side_of(a_, first), theirs = side_of(b_, {0, b_.manifest.sets.front().tp.ranks.front()});
+    const SetRank first{0, 0};
+    const Side ours = side_of(a_, first), theirs = side_of(b_, first);
     Comparison c(a_, first, ours, theirs);
     c.run_copied();
     for (const Tensor& t : b_.copied) c.check_in_a(t.name);
@@ -236,14 +233,15 @@ class OutputComparison {
   void add_unpaired(const PackedCheckpoint& p, const std::string& name, SetRank std::pair<SetRank, SetRank>::*side) {
     for (size_t i = 0; i < p.sets.size(); ++i) {
       std::vector<int> alone;
-      for (const int rank : p.manifest.sets[i].tp.ranks)
+      for (int rank = 0; rank < p.manifest.sets[i].tp_size; ++rank)
         if (is_asked(rank) && std::none_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
               return (pair.*side).set == i && (pair.*side).rank == rank;
             }))
           alone.push_back(rank);
       if (alone.empty()) continue;
       ++result_.alone;
-      result_.differences.push_back({fmt::format("only in {}: {}", printable(name), describe(p, i, alone)), {}, {}});
+      result_.differences.push_back(
+          {fmt::format("only in {}: {}", printable(name), describe(p.manifest.sets[i], alone)), {}, {}});
     }
   }
 
@@ -286,7 +284,7 @@ Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
 Json to_json(const Result& r) {
   Json sets = Json::array();
   for (const auto& [set, rank] : r.parts)
-    sets.push_back({{"engine", set->engine}, {"backend", set->backend}, {"moe_tp_size", set->tp.size}, {"rank", rank}});
+    sets.push_back({{"engine", set->engine}, {"backend", set->backend}, {"moe_tp_size", set->tp_size}, {"rank", rank}});
   Json lines = Json::array();
   for (const Difference& d : r.differences) lines.push_back(d.line);
   return {{"equal", lines.empty()}, {"compared", r.compared}, {"sets", sets}, {"differences", lines}};

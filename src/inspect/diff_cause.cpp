@@ -58,7 +58,7 @@ bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Devic
   m.order = p.order.value_or(b.w13_order(*plan.model));
   m.pad = p.pad;
   m.add = p.add;
-  const LayerSize size = rank_size(b, plan.model->layers[size_t(t.layer)], plan.tp.size);
+  const LayerSize size = rank_size(b, plan.model->layers[size_t(t.layer)], plan.tp_size);
   const int64_t k = t.role == Role::w13 ? size.hidden : size.intermediate;
   m.padded = {t.role == Role::w13 ? 2 * size.intermediate : size.hidden, t.part == Part::codes ? k / 2
                                                                          : t.part == Part::scales

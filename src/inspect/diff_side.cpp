@@ -30,10 +30,8 @@ std::string Side::read(const Tensor& t) const {
 }
 
 std::vector<size_t> tensors_of(const PackedSet& set, int rank) {
-  const std::vector<int>& ranks = set.plan.tp.ranks;
   std::vector<size_t> places;
-  const auto first = size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  for (size_t i = first; i < set.plan.packed.size(); i += ranks.size()) places.push_back(i);
+  for (auto i = size_t(rank); i < set.plan.packed.size(); i += size_t(set.plan.tp_size)) places.push_back(i);
   return places;
 }
 

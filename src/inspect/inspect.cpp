@@ -70,7 +70,7 @@ Served served(const PackedCheckpoint& p, size_t i) {
   return {.backend = *plan.backend,
           .model = p.model,
           .release = p.manifest.sets[i].engine_version,
-          .tp_size = plan.tp.size,
+          .tp_size = plan.tp_size,
           .sharded_state = p.manifest.options.format == sharded_state_format,
           .is_first = i == 0,
           .load = {total(p.manifest.source).bytes, memory_of("")}};
@@ -83,8 +83,7 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
     sets.push_back({{"engine", s.plan.backend->engine},
                     {"backend", s.plan.backend->name},
                     {"layout_version", s.plan.backend->layout_version},
-                    {"moe_tp_size", s.plan.tp.size},
-                    {"ranks", s.plan.tp.ranks},
+                    {"moe_tp_size", s.plan.tp_size},
                     {"tensors", s.plan.packed.size()},
                     {"bytes", s.plan.packed_bytes},
                     {"loader", loader_since(*s.plan.backend, p.model.family)},

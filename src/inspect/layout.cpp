@@ -94,7 +94,7 @@ void make(const LayoutOptions& o) {
   const Model model = recognise(checkpoint, o.model, problems);
   problems.throw_if_any();
   const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model, o.engine_version);
-  make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // checks whether this conversion is possible
+  make_plan(checkpoint, model, b, {.tp_size = o.tp_size}, problems);  // checks whether this conversion is possible
   problems.throw_if_any();
   const MoeLayer& layer = model.layers.front();
   const NewFile file(o.file);

@@ -23,7 +23,7 @@ MoeConfig config_of(const mxfp4_pack_set& set, const PackedTensor& w13, const mx
   const Model& model = *set.plan->model;
   const MoeLayer& layer = model.layers[size_t(w13.layer)];
   const Backend& backend = *set.plan->backend;
-  MoeConfig c = kernel_config(backend, model, layer, rank_size(backend, layer, set.plan->tp.size));
+  MoeConfig c = kernel_config(backend, model, layer, rank_size(backend, layer, set.plan->tp_size));
   const auto in = [&](int64_t value, int64_t most, const char* name) {
     if (value < 1 || value > most) fail(ErrorKind::usage, "{} is {}, expected 1 to {}", name, value, most);
     return value;

@@ -24,16 +24,16 @@ bool is_refusal(int error) {
 
 }  // namespace
 
-int set_number(const Manifest& m, const Backend& b, const TensorParallel& tp) {
+int set_number(const Manifest& m, const Backend& b, int tp_size) {
   const auto same = std::find_if(m.sets.begin(), m.sets.end(), [&](const ManifestSet& s) {
-    return s.engine == b.engine && s.backend == b.name && s.layout_version == b.layout_version && s.tp == tp;
+    return s.engine == b.engine && s.backend == b.name && s.layout_version == b.layout_version && s.tp_size == tp_size;
   });
   return int(same - m.sets.begin());
 }
 
-void refuse_second(const std::string& out, const Manifest& m, const Backend& b, const TensorParallel& tp) {
+void refuse_second(const std::string& out, const Manifest& m, const Backend& b, int tp_size) {
   for (const ManifestSet& s : m.sets)
-    if (s.engine == b.engine && s.backend == b.name && s.tp == tp)
+    if (s.engine == b.engine && s.backend == b.name && s.tp_size == tp_size)
       fail(ErrorKind::usage, "{}: {} exists already{}", out, describe(s),
            s.layout_version == b.layout_version
                ? ""

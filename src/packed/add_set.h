@@ -13,11 +13,11 @@ struct PackedCheckpoint;
 
 /// The index of the same set (engine, backend, layout version, ranks) in the manifest; the number of sets if the
 /// manifest has no such set.
-int set_number(const Manifest& m, const Backend& backend, const TensorParallel& tp);
+int set_number(const Manifest& m, const Backend& backend, int tp_size);
 
 /// Throws Error{usage} if a set has the same engine, backend, and tensor-parallel size: loaders
 /// select sets by these keys.
-void refuse_second(const std::string& out, const Manifest& m, const Backend& backend, const TensorParallel& tp);
+void refuse_second(const std::string& out, const Manifest& m, const Backend& backend, int tp_size);
 
 /// Throws Error{input} unless `source` has the tensors, dtypes, shapes and config that OUT was made from.
 void check_same_form(const Checkpoint& source, const PackedCheckpoint& out);

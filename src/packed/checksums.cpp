@@ -13,7 +13,7 @@ Checksums::Checksums(const Plan& plan) {
     const size_t experts = plan.model->layers[size_t(t.layer)].experts.size();
     Packed& p = packed.emplace_back();
     p.slices.resize(experts);
-    if (t.rank != plan.tp.ranks.front()) continue;
+    if (t.rank != 0) continue;
     const std::vector<Piece> last = pieces_in(plan, t, int64_t(experts) - 1, int64_t(experts)).list;
     p.sources.hashes.assign(last.back().tensor + 1, std::vector<Hash>(last.back().number + 1));
     p.sources.marks.resize(p.sources.hashes.size());
@@ -39,7 +39,7 @@ void each_source(const Plan& plan, const Checksums& sums, const std::function<vo
   const SourceSums& copied = sums.copied;
   for (size_t i = 0; i < plan.copied.size(); ++i)
     use({*plan.copied[i].source, copied.hashes[i], copied.marks[i], plan.copied[i].file});
-  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
+  for (size_t i = 0; i < plan.packed.size(); i += size_t(plan.tp_size)) {
     const SourceSums& packed = sums.packed[i].sources;
     const std::vector<const Tensor*> tensors = sources_of(plan, plan.packed[i]);
     for (size_t s = 0; s < tensors.size(); ++s)
@@ -50,7 +50,7 @@ void each_source(const Plan& plan, const Checksums& sums, const std::function<vo
 std::vector<Hash*> output_hashes(const Plan& plan, const Job& job, Checksums& sums) {
   std::vector<Hash*> out;
   if (const auto* pack = std::get_if<PackJob>(&job)) {
-    for (size_t r = 0; r < plan.tp.ranks.size(); ++r)
+    for (size_t r = 0; r < size_t(plan.tp_size); ++r)
       for (int64_t e = pack->begin; e < pack->end; ++e) out.push_back(&sums.packed[pack->target + r].slices[size_t(e)]);
     return out;
   }

@@ -58,8 +58,8 @@ std::string packed_config(const Plan& plan, const TensorSums& sums, const std::v
   const auto add = [&](const std::string& engine, const std::string& backend, const std::string& version, int tp) {
     sets.push_back({{"engine", engine}, {"backend", backend}, {"layout_version", version}, {"moe_tp_size", tp}});
   };
-  for (const ManifestSet& s : earlier) add(s.engine, s.backend, s.layout_version, s.tp.size);
-  add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp.size);
+  for (const ManifestSet& s : earlier) add(s.engine, s.backend, s.layout_version, s.tp_size);
+  add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp_size);
   q["mxfp4_pack"] = {{"format_version", format_version},
                      {"manifest", manifest_name},
                      {"sets", sets},

@@ -15,7 +15,7 @@ const Backend& backend_of(const ManifestSet& set, const Model& model) {
 
 std::string describe(const ManifestSet& s) {
   std::string out = printable(s.backend + " of " + s.engine);  // names in a layout file are arbitrary
-  if (s.tp.size > 1) out += fmt::format(" at tp {}", s.tp.size);
+  if (s.tp_size > 1) out += fmt::format(" at tp {}", s.tp_size);
   return out;
 }
 

@@ -67,7 +67,7 @@ struct ManifestSet {
   std::string engine, backend, layout_version;
   std::string engine_version;  // as given to convert, or empty
   std::string layout_file;     // the JSON of the layout file given to convert, or empty
-  TensorParallel tp;
+  int tp_size = 1;
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
   std::map<std::pair<int, std::string>, std::string> files;      // the file of each packed tensor
   Json loss;                                                     // counts of a lossy backend; else null
@@ -86,7 +86,7 @@ std::string make_manifest(const Plan& plan, const TensorSums& sums, const Manife
 /// The backend of a set: the built-in backend of its name, or the backend in its layout file.
 const Backend& backend_of(const ManifestSet& set, const Model& model);
 
-/// "marlin of vllm", "marlin of vllm at tp 2", "marlin of vllm at tp 2, rank 1".
+/// "marlin of vllm", "marlin of vllm at tp 2".
 std::string describe(const ManifestSet& set);
 
 /// A manifest read from OUT. The entries of single tensors are in tables, which open_packed() reads.

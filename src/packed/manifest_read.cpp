@@ -105,7 +105,7 @@ class Reader {
     if (f.has("canary")) f.at("canary").file_name();
     check_model(f.at("model"));
     set.model = f.at("model").json();
-    read_ranks(f, set.tp);
+    set.tp_size = int(f.at("moe_tp_size").number(max_ranks));
     set.table = f.at("table").file_name();
     set.facts = f.json();
     m_.sets.push_back(std::move(set));
@@ -117,18 +117,6 @@ class Reader {
     f.at("needs").each([](const Field& name) {
       if (name.text() != layout_file_need) name.refuse("'{}' is unknown; use a newer mxfp4-pack", name.text());
     });
-  }
-
-  static void read_ranks(const Field& f, TensorParallel& tp) {
-    tp.size = int(f.at("moe_tp_size").number(max_ranks));
-    tp.ranks.clear();
-    f.at("ranks").each([&](const Field& r) {
-      const auto rank = int(r.number(max_ranks));
-      if (!tp.ranks.empty() && rank <= tp.ranks.back()) r.refuse("ranks are not in order; damaged?");
-      tp.ranks.push_back(rank);
-    });
-    if (int(tp.ranks.size()) != tp.size || tp.ranks.back() >= tp.size)
-      f.at("ranks").refuse("ranks that do not fit moe_tp_size {}; damaged?", tp.size);
   }
 
   /// Checks the types of the keys that verify reads.

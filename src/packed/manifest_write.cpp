@@ -78,7 +78,7 @@ Json constants_of(const Plan& plan) {
   Json out = Json::array();
   if (!plan.backend->constants) return out;
   const MoeLayer& layer = plan.model->layers.front();
-  const LayerSize padded = rank_size(*plan.backend, layer, plan.tp.size);
+  const LayerSize padded = rank_size(*plan.backend, layer, plan.tp_size);
   for (const Constant& c : plan.backend->constants(*plan.model))
     out.push_back({{"name", c.name},
                    {"value", c.value},
@@ -91,7 +91,7 @@ Json sizes_of(const Plan& plan) {
   const Backend& b = *plan.backend;
   const Model& m = *plan.model;
   const MoeLayer& layer = m.layers.front();
-  const LayerSize padded = rank_size(b, layer, plan.tp.size);
+  const LayerSize padded = rank_size(b, layer, plan.tp_size);
   const RowOrder order = b.w13_order(m);
   const Parameter& scale = b.parameter(Role::w13, Part::scales);
   return {{"hidden", layer.hidden},
@@ -144,8 +144,7 @@ Json facts_of(const Plan& plan, const Json& loss) {
   set["requires"] = requires_of(b, *plan.model);
   set["constants"] = constants_of(plan);
   if (b.rewrite) set["loss"] = loss;
-  set["moe_tp_size"] = plan.tp.size;
-  set["ranks"] = plan.tp.ranks;
+  set["moe_tp_size"] = plan.tp_size;
   set["model"] = sizes_of(plan);
   if (has_canary(b)) set["canary"] = fmt::format("packed/canary-{}.safetensors", plan.set);
   set["table"] = set_table_name(plan.set);

@@ -142,15 +142,16 @@ const PackedSet& PackedCheckpoint::unpackable_set() const {
 
 Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Problems& problems) {
   const Backend& backend = backend_of(set, model);
-  const auto plan_for = [&](const std::vector<int>& ranks) {
-    return make_plan(m.source, model, backend, {.tp = {set.tp.size, ranks}}, problems);
-  };
-  Plan first = plan_for({set.tp.ranks.front()});
-  if (problems.any()) return first;
-  const size_t expected = first.packed.size() * set.tp.ranks.size();
-  if (set.files.size() == expected) return set.tp.ranks.size() == 1 ? std::move(first) : plan_for(set.tp.ranks);
-  problems.error(set.table, "{}: {} packed tensors are listed, {} expected", describe(set), set.files.size(), expected);
-  return first;
+  const size_t listed = set.files.size();
+  if (listed < size_t(set.tp_size)) {  // A damaged size makes no plan: the plan would need much memory.
+    problems.error(set.table, "{}: {} packed tensors are listed for {} ranks", describe(set), listed, set.tp_size);
+    return {};
+  }
+  Plan plan = make_plan(m.source, model, backend, {.tp_size = set.tp_size}, problems);
+  if (!problems.any() && listed != plan.packed.size())
+    problems.error(set.table, "{}: {} packed tensors are listed, {} expected", describe(set), listed,
+                   plan.packed.size());
+  return plan;
 }
 
 namespace {

@@ -72,8 +72,8 @@ class Rebuilding {
   Plan plan_of(size_t i) {
     const ManifestSet& set = m_.sets[i];
     const Backend& backend = backend_of(set, model_);
-    Plan plan =
-        make_plan(source_, model_, backend, {.tp = set.tp, .set = int(i), .keep_shards = keeps_shards(m_)}, problems_);
+    Plan plan = make_plan(source_, model_, backend,
+                          {.tp_size = set.tp_size, .set = int(i), .keep_shards = keeps_shards(m_)}, problems_);
     if (m_.options.format == sharded_state_format && !problems_.any()) add_state(plan, problems_);
     plan.engine_version = set.engine_version;
     if (!set.engine_version.empty() && !backend.releases.contains(set.engine_version))

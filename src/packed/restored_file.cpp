@@ -59,7 +59,7 @@ class RestoredFiles::Unpacked {
 RestoredFiles::RestoredFiles(const PackedCheckpoint& packed, const PackedSet& set, Source& source)
     : packed_(packed), plan_(set.plan), source_(source), segments_(packed.manifest.source.shards.size()) {
   for (size_t i = 0; i < plan_.copy_pieces.size(); ++i) add(CopyJob{i, i + 1});
-  for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
+  for (size_t i = 0; i < plan_.packed.size(); i += size_t(plan_.tp_size)) {
     const PackedTensor& t = plan_.packed[i];
     if (t.part == Part::residual) continue;  // made from the scales, which have their own segments
     const auto experts = int64_t(plan_.model->layers[size_t(t.layer)].experts.size());

@@ -65,7 +65,7 @@ class StatePlanner {
   std::vector<StateFile> run() {
     if (!can_be_served()) return {};
     std::vector<StateFile> files;
-    for (int rank : plan_.tp.ranks)
+    for (int rank = 0; rank < plan_.tp_size; ++rank)
       if (!problems_.any()) files.push_back(file_of(rank));  // other ranks would have the same problems
     for (const auto& [name, index] : copied_)
       if (!used_.count(index)) problems_.error(printable(name), "has no place in SGLang's state of GPT-OSS");
@@ -121,7 +121,7 @@ class StatePlanner {
 
   /// The rank's share of `source`, as a block and its shape. False, with a problem, if the tensor does not split.
   bool cut(Split split, const Tensor& source, Dims& shape, StateTensor::Block& block) {
-    const int64_t rows = shape.empty() ? 0 : shape[0], size = plan_.tp.size;
+    const int64_t rows = shape.empty() ? 0 : shape[0], size = plan_.tp_size;
     if (rows == 0 || (split == Split::columns && shape.size() != 2))
       return complain(source, "another number of dimensions was expected");
     const int64_t row_bytes = source.bytes / rows;
@@ -152,7 +152,7 @@ class StatePlanner {
   void add_constants(const MoeLayer& layer) {
     if (!plan_.backend->constants) return;
     const auto experts = int64_t(layer.experts.size());
-    const LayerSize padded = rank_size(*plan_.backend, layer, plan_.tp.size);
+    const LayerSize padded = rank_size(*plan_.backend, layer, plan_.tp_size);
     for (const Constant& c : plan_.backend->constants(*plan_.model)) {
       const Dims shape = c.shape(experts, padded);
       const int64_t bytes = tensor_bytes(Dtype::F32, shape);

@@ -43,7 +43,7 @@ class FromShards final : public Source {
 class FromPacked final : public Source {
  public:
   FromPacked(const PackedCheckpoint& packed, const PackedSet& set) : packed_(packed), set_(set), reader_(packed.files) {
-    for (size_t i = 0; i < set.plan.packed.size(); i += set.plan.tp.ranks.size()) {
+    for (size_t i = 0; i < set.plan.packed.size(); i += size_t(set.plan.tp_size)) {
       const PackedTensor& t = set.plan.packed[i];
       first_rank_[{t.layer, t.role, t.part}] = i;
     }
@@ -57,7 +57,7 @@ class FromPacked final : public Source {
     const size_t first = first_rank_.at({t.layer, t.role, t.part == Part::residual ? Part::scales : t.part});
     const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], wanted.begin, wanted.end);
     uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
-    for (size_t r = 0; r < set_.plan.tp.ranks.size(); ++r) unpack_rank(worker, pieces, first + r, canonical);
+    for (size_t r = 0; r < size_t(set_.plan.tp_size); ++r) unpack_rank(worker, pieces, first + r, canonical);
     for (const Piece& p : pieces.list) {
       const bool float_zero = packed_.manifest.float_zeros.count(p.range.tensor->name) > 0;
       if (const int64_t at = restore_piece(set_.plan.packed[first], p, float_zero, canonical, to); at >= 0)

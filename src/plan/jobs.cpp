@@ -10,7 +10,7 @@ namespace {
 
 /// Some experts of one tensor are a job, which serves all ranks.
 void add_pack_jobs(Plan& plan, int64_t job_bytes) {
-  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
+  for (size_t i = 0; i < plan.packed.size(); i += size_t(plan.tp_size)) {
     const PackedTensor& t = plan.packed[i];
     const auto& experts = plan.model->layers[size_t(t.layer)].experts;
     const int64_t source = source_bytes(t, experts.front());

@@ -63,13 +63,13 @@ class Planner {
       for (Part part : parts) {
         if (plan_.backend->parameter(role, part).name.empty()) continue;
         if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).piece.tensor) continue;
-        for (int rank : plan_.tp.ranks) add_tensor(index, role, part, rank);
+        for (int rank = 0; rank < plan_.tp_size; ++rank) add_tensor(index, role, part, rank);
       }
   }
 
   /// The reason why a layer cannot be written; empty if it can.
   std::string obstacle(const MoeLayer& layer) const {
-    const int size = plan_.tp.size;
+    const int size = plan_.tp_size;
     if (splits(*plan_.model, layer, size)) {
       const Backend& b = *plan_.backend;
       const std::string why = refusal(b, *plan_.model, layer, size);
@@ -92,8 +92,8 @@ class Planner {
     t.role = role;
     t.part = part;
     t.rank = rank;
-    t.intermediate = rank_span(*plan_.model, layer.intermediate, plan_.tp.size, rank);
-    const Shape nk = matrix_size(role, rank_size(*plan_.backend, layer, plan_.tp.size)), padded = plan_.padded_shape(t);
+    t.intermediate = rank_span(*plan_.model, layer.intermediate, plan_.tp_size, rank);
+    const Shape nk = matrix_size(role, rank_size(*plan_.backend, layer, plan_.tp_size)), padded = plan_.padded_shape(t);
     if (!fits(t.parameter->layout, padded)) {
       problems_.error(printable(t.name), "{} rows of {} bytes do not fit {}", padded.n, padded.b,
                       name_of(t.parameter->layout));
@@ -127,18 +127,18 @@ class Planner {
 
   /// Files of at most max_file_bytes_ for each rank; a layer stays together unless it is larger.
   void place_packed() {
-    const size_t ranks = plan_.tp.ranks.size();  // whose tensors take turns
+    const size_t ranks = size_t(plan_.tp_size);  // whose tensors take turns
     for (size_t r = 0; r < ranks; ++r) {
       std::vector<int> mine;
       for (size_t i = r; i < plan_.packed.size(); i += ranks) mine.push_back(int(i));
       const auto files = split(mine);
-      for (size_t f = 0; f < files.size(); ++f) write_packed_header(file_name(plan_.tp.ranks[r], f + 1), files[f]);
+      for (size_t f = 0; f < files.size(); ++f) write_packed_header(file_name(int(r), f + 1), files[f]);
     }
   }
 
   std::string file_name(int rank, size_t number) const {
     const std::string set = options_.set ? fmt::format("set{}-", options_.set) : "";
-    const std::string stem = plan_.tp.size == 1 ? "packed" : fmt::format("tp{}-rank{}", plan_.tp.size, rank);
+    const std::string stem = plan_.tp_size == 1 ? "packed" : fmt::format("tp{}-rank{}", plan_.tp_size, rank);
     return fmt::format("packed/{}{}-{:05}.safetensors", set, stem, number);
   }
 
@@ -251,7 +251,7 @@ class Planner {
     std::unordered_set<std::string_view> names;
     for (const Tensor* t : plan_.model->rest) names.insert(t->name);
     for (const PackedTensor& t : plan_.packed)
-      if (t.rank == plan_.tp.ranks.front() && !names.insert(t.name).second)
+      if (t.rank == 0 && !names.insert(t.name).second)
         problems_.error(printable(t.name), "a packed tensor would have the name of another tensor");
   }
 
@@ -268,7 +268,7 @@ class Planner {
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
   if (t.part == Part::residual) return {1, row_bytes(t.part, *t.parameter, 1)};
-  const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
+  const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp_size));
   return {nk.n, round_up(row_bytes(t.part, *t.parameter, nk.b), t.parameter->columns)};
 }
 
@@ -282,7 +282,7 @@ Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend,
   plan.checkpoint = &ck;
   plan.model = &model;
   plan.backend = &backend;
-  plan.tp = options.tp;
+  plan.tp_size = options.tp_size;
   plan.set = options.set;
   Planner(plan, options, problems).run();
   return plan;

@@ -18,15 +18,8 @@ inline constexpr int64_t page = 4096;
 /// Copied tensors are hashed and moved in pieces of this size.
 inline constexpr int64_t copy_piece_bytes = int64_t(16) << 20;
 
-/// The tensor-parallel ranks of a set: 0 to size - 1.
-struct TensorParallel {
-  int size = 1;
-  std::vector<int> ranks = {0};
-  friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
-};
-
 struct PlanOptions {
-  TensorParallel tp = {};
+  int tp_size = 1;           // MoE tensor-parallel size: ranks 0 to tp_size - 1
   int set = 0;               // number of the set in its output, part of its files' names. Above 0 nothing is copied.
   bool keep_shards = false;  // shards that hold no expert stay files of their own
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
@@ -92,7 +85,7 @@ struct Plan {
   std::string engine_version;  // requested; empty: none
   std::string engine_choice;   // the engine's own choice, if it was requested
   int64_t gpu_bytes = 0;       // memory of the GPU that will serve it
-  TensorParallel tp;
+  int tp_size = 1;
   int set = 0;
   std::vector<OutFile> files;
   std::vector<PackedTensor> packed;
@@ -107,7 +100,7 @@ struct Plan {
   /// The packed size of a layer's matrix: w13 has twice the intermediate rows.
   Shape padded_shape(const PackedTensor& t) const;
   /// The packed tensors of a job, one per rank.
-  std::span<const PackedTensor> ranks_of(const PackJob& job) const { return {&packed[job.target], tp.ranks.size()}; }
+  std::span<const PackedTensor> ranks_of(const PackJob& job) const { return {&packed[job.target], size_t(tp_size)}; }
   /// The pieces of a job, which are contiguous in their file.
   std::span<const CopyPiece> pieces_of(const CopyJob& job) const {
     return std::span(copy_pieces).subspan(job.begin, job.end - job.begin);

@@ -40,8 +40,7 @@ Json summary(const Plan& plan) {
           {"engine_choice", text_or_null(plan.engine_choice)},
           {"layout_version", plan.backend->layout_version},
           {"set", plan.set},
-          {"moe_tp_size", plan.tp.size},
-          {"ranks", plan.tp.ranks},
+          {"moe_tp_size", plan.tp_size},
           {"packed_tensors", plan.packed.size()},
           {"copied_tensors", copied_by(plan)},
           {"packed_bytes", plan.packed_bytes},
@@ -154,7 +153,7 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
                  bool sharded_state) {
   const Backend& b = *plan.backend;
   note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({})", out, counted(plan.packed.size(), "packed tensor"), b.engine,
-                   b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
+                   b.name, plan.tp_size > 1 ? fmt::format(" at tp {}", plan.tp_size) : "", human_bytes(plan.file_bytes),
                    plan.set ? "beside " + counted(plan.set, "earlier set") : "in all", human_seconds(seconds),
                    human_rate(plan.file_bytes, seconds)));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
@@ -164,11 +163,11 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
   const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
   if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; " + settings));
   const std::string serve = serve_command(
-      {b, *plan.model, plan.engine_version, plan.tp.size, sharded_state, plan.set == 0, load_of(plan)}, out);
+      {b, *plan.model, plan.engine_version, plan.tp_size, sharded_state, plan.set == 0, load_of(plan)}, out);
   if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
   if (!serve.empty() && !sharded_state)
     note(fmt::format("this set is for tensor-parallel size {} only; convert --add --tp-size N adds one for N",
-                     plan.tp.size));
+                     plan.tp_size));
 }
 
 }  // namespace mxfp4

@@ -14,23 +14,23 @@ Load load_of(const Plan& plan) {
 
 std::string heads_advice(const Plan& plan) {
   const Model& model = *plan.model;
-  if (heads_divide(model, plan.tp.size)) return {};
+  if (heads_divide(model, plan.tp_size)) return {};
   const std::vector<int> sizes = tp_sizes(model);
   const int64_t shared = model.attention.key_value_heads;
   return fmt::format(
       "{} attention heads{} do not divide by tensor-parallel size {}, so {} needs data parallelism for this set{}",
-      model.attention.heads, shared ? fmt::format(" or {} key-value heads", shared) : "", plan.tp.size,
+      model.attention.heads, shared ? fmt::format(" or {} key-value heads", shared) : "", plan.tp_size,
       plan.backend->engine, sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
 }
 
 std::string weights_advice(const Plan& plan) {
   const Load load = load_of(plan);
   const int gpus = gpus_needed(*plan.backend, *plan.model, load);
-  if (gpus <= plan.tp.size) return {};
+  if (gpus <= plan.tp_size) return {};
   return fmt::format(
       "{} of weights do not fit {} of {}; this set serves tensor-parallel size {} only: for {} GPUs convert with "
       "--tp-size {}",
-      human_bytes(load.model_bytes), counted(plan.tp.size, "GPU"), human_bytes(load.gpu_bytes), plan.tp.size, gpus,
+      human_bytes(load.model_bytes), counted(plan.tp_size, "GPU"), human_bytes(load.gpu_bytes), plan.tp_size, gpus,
       gpus);
 }
 

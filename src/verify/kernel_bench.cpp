@@ -90,8 +90,8 @@ BenchReport bench_sets(const PackedCheckpoint& p, const BenchOptions& options) {
     if (!has_cuda_kernel(format))
       fail(ErrorKind::device, "no CUDA kernel reads the layout of backend {}", plan.backend->name);
     const MoeLayer& layer = p.model.layers.front();
-    MoeConfig shape = kernel_config(*plan.backend, p.model, layer, rank_size(*plan.backend, layer, plan.tp.size));
-    shape.intermediate = (layer.intermediate + plan.tp.size - 1) / plan.tp.size;
+    MoeConfig shape = kernel_config(*plan.backend, p.model, layer, rank_size(*plan.backend, layer, plan.tp_size));
+    shape.intermediate = (layer.intermediate + plan.tp_size - 1) / plan.tp_size;
     if (const std::string refusal = refusal_of(shape, *format); !refusal.empty())
       fail(ErrorKind::device, "kernel {} on cuda: {}", format->name, refusal);
     const auto random = random_moe(shape, *format, 1, p.model.bias);

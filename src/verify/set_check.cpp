@@ -67,7 +67,7 @@ class SetCheck {
   std::string other_source() const {
     int64_t packed = 0, other_packed = 0, copied = 0, other_copied = 0;
     for (size_t i = 0; i < plan_.packed.size(); ++i) {
-      if (plan_.packed[i].rank != plan_.tp.ranks.front() || !is_mine(plan_.packed[i].file)) continue;
+      if (plan_.packed[i].rank != 0 || !is_mine(plan_.packed[i].file)) continue;
       ++packed;
       other_packed += int64_t(not_the_sources_.count(&set_.stored[i]));
     }
@@ -120,7 +120,7 @@ class SetCheck {
     const PackedTensor& t = plan_.packed[i];
     compare_checksum(set_.stored[i], sums_.packed[i].slices, set_.checksums[i]);
     const bool hashed = level_ >= Level::bytes && !plan_.backend->rewrite;
-    if (!hashed || t.rank != plan_.tp.ranks.front()) return;
+    if (!hashed || t.rank != 0) return;
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
       if (!XXH128_isEqual(hash_of_pieces(sums_.packed[i].sources.hashes[s]), p_.manifest.checksum_of(sources[s]->name)))
@@ -166,7 +166,7 @@ class SetCheck {
     const FetchPiece fetch = compare ? fetch_expected(pieces, expected) : nullptr;
     uint8_t* canonical = restore ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
     int64_t done = 0;
-    for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
+    for (size_t r = 0; r < size_t(plan_.tp_size); ++r) {
       const size_t i = job.target + r;
       const PackedTensor& ranked = plan_.packed[i];
       const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
@@ -196,7 +196,7 @@ class SetCheck {
       source_.read({p.range.tensor, p.range.offset + first, end - first}, to + p.source_at + first);
     };
     const auto can_wait = [&](const Piece& p) { return p.range.bytes >= least_later && source_.is_cached(p.range); };
-    const bool later = plan_.tp.size == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
+    const bool later = plan_.tp_size == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
     if (later) return fetch;
     read_source(pieces, to);
     return {};

@@ -19,8 +19,7 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
     sets.push_back({{"engine", plan.backend->engine},
                     {"backend", plan.backend->name},
                     {"layout_version", plan.backend->layout_version},
-                    {"moe_tp_size", plan.tp.size},
-                    {"ranks", plan.tp.ranks},
+                    {"moe_tp_size", plan.tp_size},
                     {"level", name_of(v.levels[i])}});
     if (v.kernels.count(i)) sets.back()["kernels"] = to_json(v.kernels.at(i));
   }

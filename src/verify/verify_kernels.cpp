@@ -267,8 +267,8 @@ bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const M
   for (const MoeLayer* layer : layers) {
     if (!missing.empty()) break;
     const MoeConfig rank =
-        kernel_config(*plan.backend, expected, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
-    const std::vector<MoeConfig> ranks(plan.tp.ranks.size(), rank);
+        kernel_config(*plan.backend, expected, *layer, rank_size(*plan.backend, *layer, plan.tp_size));
+    const std::vector<MoeConfig> ranks(size_t(plan.tp_size), rank);
     const int64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
     missing = cuda_kernel_missing(format, ranks, std::max(tokens, tokens_for_all(rank)));
   }
@@ -372,12 +372,12 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
     const MoeLayer* layer = layers[i];
     const LayerSource rows(source, *layer, options.threads);
     std::vector<PackedLayer> ranks;
-    for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank, options.threads);
+    for (int rank = 0; rank < plan.tp_size; ++rank)
+      ranks.emplace_back(p.sets[index], reader, chosen[i], rank, options.threads);
     report.seconds.reading += watch.lap();
     LayerCheck check(what, *layer, rows.experts());
     for (size_t r = 0; r < ranks.size(); ++r)
-      check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
-                     ranks[r].view());
+      check.add_rank(rank_size(*plan.backend, *layer, plan.tp_size), ranks[r].intermediate(), r == 0, ranks[r].view());
     report.seconds.kernel += watch.lap();
     check.run(report, problems, progress);
   }

@@ -169,7 +169,7 @@ def main():
     options = parser.parse_args()
     fields = read_manifest(options.directory)["sets"][0]
     read_tensors(options.directory, fields)
-    engine, rank = fields["engine"], fields["ranks"][0]
+    engine, rank = fields["engine"], 0
     files = dict.fromkeys(t["file"] for t in fields["tensors"] if t["rank"] == rank)
     paths = [os.path.join(options.directory, name) for name in files]
     torch.zeros(1, device=options.device)  # CUDA's start is not measured

@@ -41,7 +41,7 @@ expect 'verify, quiet' 0 '' '' verify -q
 odd=$dir/$(printf 'o\033[31m')
 prepare cp -r "$dir/half" "$odd"
 expect 'a name with an escape' 0 '/o.x1b\[31m: right' '' "$program" verify "$odd"
-expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm at tp 2$' '' "$program" diff "$odd" "$dir/o"
+expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm at tp 2, rank 1$' '' "$program" diff "$odd" "$dir/o"
 expect 'verify against another source' 2 '' 'error: .*deepseek-v4: not the model that .*/o was made from: 60 of its 60 tensors are missing here or have another shape, .* first$' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
 

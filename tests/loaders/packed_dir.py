@@ -159,7 +159,6 @@ class Checkpoint:
         save_file(self.canary(), os.path.join(directory, "packed/canary-0.safetensors"))
         set_ = {"engine": self.engine, "backend": self.backend, "layout_version": "1",
                 "requires": {"unset:MXFP4_PACK_TEST_VARIABLE": ""} | self.setting(), "moe_tp_size": self.tp_size,
-                "ranks": list(range(self.tp_size)),
                 "canary": "packed/canary-0.safetensors", "table": "packed/tensors-0.jsonl",
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
                           "padded_intermediate": self.padded[1], "activation": {"name": "silu", "limit": self.swiglu_limit}},

@@ -53,7 +53,7 @@ class Commands(unittest.TestCase):
         self.assertFalse(os.path.exists(self.out))
         done = mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, tp_size=2, sha256=True, threads=1, force=False)
         self.assertEqual(done["packed_bytes"], planned["packed_bytes"])
-        self.assertEqual(done["ranks"], [0, 1])
+        self.assertEqual(done["moe_tp_size"], 2)
         self.assertTrue(os.path.exists(os.path.join(self.out, "SHA256SUMS")))
         self.assertTrue(mxfp4_pack.verify(self.out, source=TINY, tokens=[1, 16])["ok"])
         again = os.path.join(self.parent, "again")

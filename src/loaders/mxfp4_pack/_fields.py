@@ -26,7 +26,7 @@ MODEL = {"hidden": SIZE, "intermediate": SIZE, "padded_hidden": SIZE, "padded_in
          "activation": {"name": NAME, "limit": Number()}}
 LAYOUT_FILE = {"size": {"hidden": SIZE, "intermediate": SIZE}, "canary?": Map(NAME), "made_with?": Map(NAME)}
 SET = {"engine": NAME, "backend": NAME, "layout_version": NAME, "layout_file?": LAYOUT_FILE,
-       "requires": Map(Scalar()), "moe_tp_size": Whole(1, RANKS), "ranks": List(Whole(0, RANKS), 1), "model": MODEL,
+       "requires": Map(Scalar()), "moe_tp_size": Whole(1, RANKS), "model": MODEL,
        "canary?": NAME, "table": NAME}
 TENSORS = List(TENSOR, 1)  # of a set's table
 NEEDS = List(NAME)
@@ -55,6 +55,5 @@ def check_tensors(fields: dict[str, Any], file: str) -> None:
     check(fields["tensors"], TENSORS, fields["table"])
     place = f"sets[{fields['number']}]"
     held = {t.get("rank", 0) for t in fields["tensors"]}
-    for rank in fields["ranks"]:
-        if rank >= fields["moe_tp_size"] or rank not in held:
-            raise Refused(f"{file}: {place}.ranks: {rank}, a rank below {fields['moe_tp_size']} that has tensors was expected")
+    if held != set(range(fields["moe_tp_size"])):
+        raise Refused(f"{file}: {place}.moe_tp_size: {fields['moe_tp_size']}, but {len(held)} ranks, up to {max(held)}, have tensors")

@@ -127,7 +127,7 @@ def check_set(directory, set_, headers):
     for t in set_["tensors"]:
         entry = entry_of(t)
         agree(header_of(directory, entry.file, headers), entry.file, entry.name, t["dtype"], entry.shape)
-    known = {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size", "ranks")}
+    known = {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size")}
     return known | {"canary": None, "kernel": None}
 
 
@@ -168,7 +168,7 @@ def compare(directory, set_):
     import torch
     device = gpu() or torch.device("cpu")
     manifest = Manifest(directory, set_["engine"])
-    packed = manifest.opened(next(s for s in manifest.sets if s == set_), set_["ranks"][0])
+    packed = manifest.opened(next(s for s in manifest.sets if s == set_), 0)
     importlib.import_module(f"mxfp4_pack.{set_['engine']}.canary").compare(packed, manifest.model_type, device)
 
 

@@ -51,7 +51,7 @@ def compute(manifest, fields, batches, device):
         own = [batch for batch in batches if batch.layer == layer]
         sums = [torch.zeros_like(batch.out) for batch in own]
         engines, replaced = [torch.zeros_like(batch.out) for batch in own], False
-        for rank in fields["ranks"]:
+        for rank in range(fields["moe_tp_size"]):
             packed = manifest.opened(fields, rank)
             key = next(key for key, entries in packed.layers.items() if module_of(entries) == layer)
             kernel = make(manifest, packed, key, own[0].ids.shape[1], device)

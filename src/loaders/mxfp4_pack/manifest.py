@@ -187,7 +187,7 @@ class Manifest:
         """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size. If the engine's
         kernel is known, `backends` are those that it reads. Returns the same object for every layer."""
         for fields in self.sets:
-            if answers(fields, asked, backends) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
+            if answers(fields, asked, backends) and fields["moe_tp_size"] == tp_size and 0 <= rank < tp_size:
                 for name in fields["requires"]:
                     if name.startswith("unset:") and os.environ.get(name[6:]):
                         raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
@@ -213,7 +213,7 @@ class Manifest:
         else:
             advice = f"No loader serves {asked}; leave that option out"
         asked = " or ".join(backends) or asked
-        held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
+        held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']})" for s in self.sets)
         return Refused(f"{printable(self.directory)} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
                        f"{tp_size}. {advice}")
 

@@ -313,11 +313,11 @@ TEST_CASE("columns are cut before they are padded, so that no rank is made of pa
   const Checkpoint ck = open_checkpoint(dir / "in", problems);
   const Model model = recognise(ck, {}, problems);
   const Backend& marlin = find_backend("marlin", "vllm", "1", &model);
-  make_plan(ck, model, marlin, {.tp = {8, {0, 1, 2, 3, 4, 5, 6, 7}}}, problems);
+  make_plan(ck, model, marlin, {.tp_size = 8}, problems);
   REQUIRE(problems.any());
   CHECK_THROWS_WITH(problems.throw_if_any(), Catch::Contains("does not split into 8 ranks of whole groups of 32"));
   Problems none;
-  const Plan plan = make_plan(ck, model, marlin, {.tp = {4, {0, 1, 2, 3}}}, none);
+  const Plan plan = make_plan(ck, model, marlin, {.tp_size = 4}, none);
   none.throw_if_any();
   for (const PackedTensor& t : plan.packed) {
     CHECK(t.intermediate.count == 96);

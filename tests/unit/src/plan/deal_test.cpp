@@ -15,7 +15,7 @@ namespace {
 Plan plan_of(const std::vector<int64_t>& file_bytes, const std::vector<std::vector<int>>& jobs) {
   Plan plan;
   for (const int64_t bytes : file_bytes) plan.files.push_back({"", "", bytes});
-  plan.tp.ranks.resize(jobs.front().size());
+  plan.tp_size = int(jobs.front().size());
   for (const auto& files : jobs) {
     plan.jobs.push_back(PackJob{plan.packed.size(), 0, 1});
     for (const int file : files) {

@@ -20,7 +20,7 @@ TEST_CASE("a set whose ranks do not serve the model is said to be one") {
   Plan plan;
   plan.checkpoint = &ck, plan.model = &m, plan.backend = &find_backend("marlin", "vllm", "", &m);
   plan.gpu_bytes = 80 * gb;
-  const auto at = [&](int size) -> const Plan& { return plan.tp.size = size, plan; };
+  const auto at = [&](int size) -> const Plan& { return plan.tp_size = size, plan; };
   CHECK(weights_advice(at(1)) ==
         "160 GB of weights do not fit 1 GPU of 80 GB; this set serves tensor-parallel size 1 only: for 4 GPUs convert "
         "with --tp-size 4");

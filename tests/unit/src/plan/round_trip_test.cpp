@@ -62,13 +62,11 @@ std::vector<uint8_t> fill(const PackedTensor& t, int64_t bytes, uint32_t seed) {
 
 /// Packs every tensor for every rank and unpacks the ranks into one. False if the backend refuses the shape.
 bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend, int tp, uint32_t seed) {
-  TensorParallel ranks{tp, {}};
-  for (int r = 0; r < tp; ++r) ranks.ranks.push_back(r);
   Problems problems;
-  const Plan plan = make_plan(ck, model, backend, {.tp = ranks}, problems);
+  const Plan plan = make_plan(ck, model, backend, {.tp_size = tp}, problems);
   if (problems.any()) return false;
   const auto device = open_cpu();
-  for (size_t i = 0; i < plan.packed.size(); i += ranks.ranks.size()) {
+  for (size_t i = 0; i < plan.packed.size(); i += size_t(tp)) {
     const PackedTensor& first = plan.packed[i];
     const auto experts = int64_t(model.layers[0].experts.size());
     const Pieces pieces = pieces_in(plan, first, 0, experts);
@@ -78,7 +76,7 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
       const ScaleReport r = to_canonical(first, p, source.data(), canonical.data());
       REQUIRE(r.bad == 0);
     }
-    for (size_t r = i; r < i + ranks.ranks.size(); ++r) {
+    for (size_t r = i; r < i + size_t(tp); ++r) {
       const PackedTensor& t = plan.packed[r];
       std::vector<uint8_t> packed(size_t(t.bytes));
       pack_experts(pieces, t, *device, canonical.data(), packed.data());
