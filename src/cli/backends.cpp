@@ -4,6 +4,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
 #include "src/inspect/list_backends.h"
+#include "src/packed/manifest.h"
 
 namespace mxfp4::cli {
 
@@ -45,6 +46,9 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
         o.release = request.version;
       }
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
+      if (!o.checkpoint.empty() && has_manifest(o.checkpoint))
+        fail(ErrorKind::usage, "{}: an output of mxfp4-pack; mxfp4-pack inspect lists the engines that read it",
+             o.checkpoint);
       list_backends(o);
       return 0;
     };

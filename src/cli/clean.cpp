@@ -25,20 +25,23 @@ struct CleanOptions {
   bool remove = false;
 };
 
-std::string describe(const Leftover& l) {
+/// stays: whether a command can still use it.
+std::string describe(const Leftover& l, bool stays) {
   switch (l.kind) {
     case LeftoverKind::resumable:
-      return fmt::format("a partial output, {} finished steps; the same convert command continues", l.jobs);
+      return fmt::format("a partial output, {} finished steps{}", l.jobs,
+                         stays ? "; the same convert command continues" : "");
     case LeftoverKind::begun:
       return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:
       return "the old output, which the finished output replaced";
     case LeftoverKind::predecessor:
-      return "the old output, whose place is empty; it is put back, not removed";
+      return stays ? "the old output, whose place is empty; --remove puts it back"
+                   : "the old output, whose place is empty";
     case LeftoverKind::other_version:
       return "a partial output of another version";
     case LeftoverKind::parts:
-      return "parts of an output; merge joins them";
+      return stays ? "parts of an output; merge joins them" : "parts of an output";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }
@@ -119,7 +122,7 @@ int clean(const CleanOptions& o, bool json) {
     if (json) continue;
     const std::string what =
         fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),
-                    printable(describe(l)), human_bytes(l.bytes), human_age(l.age), describe(l.use));
+                    printable(describe(l, done == "kept")), human_bytes(l.bytes), human_age(l.age), describe(l.use));
     print_out("{}\n", fitted(what));
     if (verbosity() == Verbosity::verbose) print_out("  {}\n", printable(dir.path(l.name)));
   }

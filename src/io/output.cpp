@@ -184,9 +184,10 @@ bool OutputDir::take_over(const OpenOptions& start) {
     fail(ErrorKind::usage, "{}: an interrupted run of another version exists; discard it: {}", name_, how_to_clean());
   if (found != StageState::building || (!same && start.discards_other)) return false;
   if (!same)
-    fail(ErrorKind::usage, "{}: an interrupted run {} exists; continue it, or discard it: {}", name_,
-         head.source != start.source ? "of another source, or of this one before it changed,"
-                                     : "with other options, or of another version,",
+    fail(ErrorKind::usage, "{}: an interrupted run {}, or discard it: {}", name_,
+         head.source != start.source
+             ? "of another source, or of this one before it changed, exists; choose another place"
+             : "with other options, or of another version, exists; run that command again",
          how_to_clean());
   new_.emplace(stage_->folder, staged_new);
   check_is_ours(*new_);

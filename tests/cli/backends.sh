@@ -44,4 +44,7 @@ expect 'on another' 0 '^flashinfer-cutlass-mxfp8 of sglang' '' fits sglang flash
 expect 'of two that which the engine prefers' 0 '^aiter-a16w4 of sglang' '' fits sglang aiter mi355x
 expect 'on one that it is not for' 1 '' 'error: --backend triton: of vllm that is triton-hopper on SM90 or .*; nothing on sm80$' \
   fits vllm triton a100
+convert "$tiny" "$dir/out" --backend marlin --engine vllm
+expect 'an output is no checkpoint' 2 '' 'out: an output of mxfp4-pack; mxfp4-pack inspect lists the engines that read it$' \
+  "$program" backends --model "$dir/out"
 finish

@@ -38,15 +38,15 @@ leave_added() {
   return 1
 }
 
-discard='continue it, or discard it: mxfp4-pack clean .*/k --remove$'
-others="k: an interrupted run with other options, or of another version, exists; $discard"
+discard='or discard it: mxfp4-pack clean .*/k --remove$'
+others="k: an interrupted run with other options, or of another version, exists; run that command again, $discard"
 prepare leave_new
 expect 'a part with other options is refused beside it' 2 '' 'an interrupted run with other options is there; finish that one' \
   on "$dir/k" --sha256 --part 0/2
 expect 'other options are refused' 2 '' "$others" on "$dir/k" --sha256
 expect 'and --link is another' 2 '' "$others" on "$dir/k" --link
 echo mine >"$many/NOTES.md"
-changed="k: an interrupted run of another source, or of this one before it changed, exists; $discard"
+changed="k: an interrupted run of another source, or of this one before it changed, exists; choose another place, $discard"
 expect 'a companion that came' 2 '' "$changed" on "$dir/k"
 rm "$many/NOTES.md"
 cp -r "$many" "$dir/copy"
