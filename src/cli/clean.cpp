@@ -30,7 +30,7 @@ std::string describe(const Leftover& l, bool stays) {
   switch (l.kind) {
     case LeftoverKind::resumable:
       return fmt::format("a partial output, {} finished steps{}", l.jobs,
-                         stays ? "; the same convert command continues" : "");
+                         stays ? "; the same convert command continues it if the source is unchanged" : "");
     case LeftoverKind::begun:
       return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:

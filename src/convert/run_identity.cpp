@@ -16,12 +16,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A checksum of the recipe and the plan. --allow-incomplete lets a run continue that stopped at damaged contents.
-std::string given_to(const Plan& plan, const ConvertOptions& options) {
+/// The recipe as a run is known by it. --allow-incomplete lets a run continue that stopped at damaged contents.
+Recipe identity_of(const Plan& plan, const ConvertOptions& options) {
   Recipe recipe = recipe_of(options, plan);
   recipe.layout.clear();  // a path, and the text is there
   recipe.allow_incomplete = options.is_incomplete;
-  std::string given = fmt::format("{} {} {}\n", MXFP4_VERSION, format_version, to_json(recipe).dump());
+  return recipe;
+}
+
+/// A checksum of the recipe and the plan.
+std::string given_to(const Plan& plan, const ConvertOptions& options) {
+  std::string given =
+      fmt::format("{} {} {}\n", MXFP4_VERSION, format_version, to_json(identity_of(plan, options)).dump());
   for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
   for (const Job& job : plan.jobs)
     if (const auto* pack = std::get_if<PackJob>(&job))
@@ -31,30 +37,38 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
   return checksum_of(given);
 }
 
+/// The state of the shards, of config and index, and the names of the small files. A ctime is left out if links may
+/// change it: those that this conversion makes, and those that others make.
+Json state_of_source(const Plan& plan, const ConvertOptions& options, const Input& in) {
+  const bool is_linked_later = is_own_source(options, *in.place);
+  std::set<std::string> linked;
+  for (const OutFile& f : plan.files)
+    if (f.shard) linked.insert(f.name);
+  Json out = Json::object();
+  for (const Shard& s : in.files.shards) {
+    Json& file = out[s.name] = {{"bytes", s.state.bytes}, {"mtime_ns", s.state.mtime_ns}, {"inode", s.state.inode}};
+    if (!is_linked_later && !linked.count(s.name) && s.links == 1) file["ctime_ns"] = s.ctime_ns;
+  }
+  const Checkpoint& ck = *plan.checkpoint;
+  out[config_name] = checksum_of(ck.config_text);
+  out[index_name] = to_hex(ck.index.hash);
+  for (const std::string& name : ck.companions) out[name] = "copied";
+  return out;
+}
+
 }  // namespace
 
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in) {
-  const bool is_linked_later = is_own_source(options, *in.place);
-  std::set<std::string> linked;  // excluded: a hard link changes a file's ctime
-  for (const OutFile& f : plan.files)
-    if (f.shard) linked.insert(f.name);
-  std::set<std::string> files;
-  const SourceFolder& from = *in.files.folder;
-  for (const Entry& entry : entries_below(from.folder(), Unreadable::skip))
-    if (struct stat s; entry.path.extension() == ".safetensors" && ::stat(from.path(entry.name).c_str(), &s) == 0) {
-      const FileState state = state_of(s);
-      files.insert(fmt::format("{} {} {} {}", entry.name, state.bytes, state.mtime_ns, state.inode));
-      if (!is_linked_later && !linked.count(entry.name))
-        files.insert(fmt::format("{} changed {}.{}", entry.name, s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
-    }
-  const Checkpoint& ck = *plan.checkpoint;
-  const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),
-                                         to_hex(ck.index.hash), fmt::join(ck.companions, "\n"));
+  Json inputs = {{"version", MXFP4_VERSION}};
+  inputs.update(to_json(identity_of(plan, options)));
+  const Json& files = inputs["file"] = state_of_source(plan, options, in);
+  const std::string source = checksum_of(one_line(files));
   return {.existing = options.add     ? Existing::extend
                       : options.force ? Existing::replace
                                       : Existing::refuse,
           .options = given_to(plan, options),
-          .source = checksum_of(source),
+          .source = source,
+          .inputs = std::move(inputs),
           .made = files_made(plan),
           .bytes = plan.file_bytes + bytes_beside(plan),
           .even_in_use = options.merge,

@@ -1,4 +1,5 @@
-// Identifies a run by checksums of its options and its source. A run is continued only if both are equal.
+// Identifies a run by checksums of its options and its source. A run is continued only if both are equal:
+// OutputDir::open() compares them with those in the journal.
 #pragma once
 
 #include "src/convert/convert.h"
@@ -7,7 +8,9 @@ namespace mxfp4 {
 
 struct Input;
 
-/// Everything that affects a run's bytes: the plan with its options, and the state of the source's files.
+/// What must be the same: the recipe, the plan, the version of this program, the state of the shards, config and index,
+/// and the names of the small files. Their contents are not in it, because they are copied last, and neither are the
+/// source's place and how to run: threads, device, page cache.
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in);
 
 /// The same for a part. Other nodes see other inodes and ctimes, so the source is identified by checksums of its

@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/io/inputs.h"
 #include "src/io/leftover.h"
 #include "src/io/parts.h"
 #include "src/io/permitted.h"
@@ -182,12 +183,19 @@ bool OutputDir::take_over(const OpenOptions& start) {
   const StageState found = state();
   if (found == StageState::other_version && !start.discards_other)
     fail(ErrorKind::usage, "{}: an interrupted run of another version exists; discard it: {}", name_, how_to_clean());
-  if (found != StageState::building || (!same && start.discards_other)) return false;
+  if (found != StageState::building) return false;
+  const std::string changes = same ? "" : changed_inputs(head.inputs, start.inputs);
+  const std::string which = changes.empty() ? "" : fmt::format(" ({})", changes);
+  if (!same && start.discards_other) {
+    note(fmt::format("{}: {} finished steps of an interrupted run with other inputs are discarded{}", name_,
+                     journal_->records().size(), which));
+    return false;
+  }
   if (!same)
     fail(ErrorKind::usage, "{}: an interrupted run {}, or discard it: {}", name_,
          head.source != start.source
-             ? "of another source, or of this one before it changed, exists; choose another place"
-             : "with other options, or of another version, exists; run that command again",
+             ? fmt::format("of another source, or of this one before it changed, exists{}; choose another place", which)
+             : fmt::format("with other options, or of another version, exists{}; run that command again", which),
          how_to_clean());
   new_.emplace(stage_->folder, staged_new);
   check_is_ours(*new_);
@@ -217,7 +225,8 @@ void OutputDir::begin(const OpenOptions& start) {
   new_.emplace(stage_->folder, staged_new);
   new_->folder = stage_->folder.make(staged_new);
   built_ = true;
-  JournalHead head{start.options, start.source, random_digits() + random_digits(), start.made};
+  JournalHead head{start.options, start.source, random_digits() + random_digits(), start.made,
+                   start.inputs.is_null() ? "" : one_line(start.inputs)};
   if (start.existing == Existing::extend && old_)
     for (const std::string& name : made_(old_->folder)) head.made.push_back(name);
   write_run_file(new_->folder, place_.name, head);

@@ -1,0 +1,14 @@
+// What a run was given, in words, so that a run that cannot continue it can name the difference.
+#pragma once
+
+#include <string>
+
+#include "src/base/json.h"
+
+namespace mxfp4 {
+
+/// Names at most three differences of the inputs of two runs: "sha256 was false, is true". Both are objects, as
+/// run_identity.h makes them. Empty if there is none, or if `was` is no JSON, as in another version's journal.
+std::string changed_inputs(const std::string& was, const Json& is);
+
+}  // namespace mxfp4
