@@ -1,25 +1,6 @@
 #!/usr/bin/env bash
-# What mxfp4-pack(1) promises: its examples run, and it lists every field of JSON. usage: manual.sh MXFP4-PACK SOURCE-DIR
+# What mxfp4-pack(1) promises: its examples run, and it lists every field of JSON. usage: manual.sh MXFP4-PACK SOURCE-DIR [CASE..]
 . "$(dirname "$0")/lib.sh"
-page=$root/man/mxfp4-pack.1
-
-expect 'the lists of options are those of the program' 0 '' '' python3 "$root/man/options.py" "$program" "$page" --check
-
-# Each line of EXAMPLES, with the options that a machine without the engine can check.
-mkdir "$dir/examples"
-synth gpt-oss-120b "$dir/examples/gpt-oss-120b" --tiny
-sed -n '/^\.Sh EXAMPLES/,/^\.Sh SEE/p' "$page" | sed -n '/^\.Bd/,/^\.Ed/p' | grep -v '^\.' >"$dir/examples.txt"
-prepare [ "$(wc -l <"$dir/examples.txt")" -ge 3 ]
-example() { (
-  cd "$dir/examples" || exit 1
-  mxfp4-pack() { "$program" "$@"; }
-  vllm() { [ "$1" = serve ] && [ -f "$2/config.json" ]; }
-  eval "$1"
-) >"$dir/example.txt" 2>&1; }
-while read -r line; do
-  expect "example: $line" 0 '' '' example "$line"
-done <"$dir/examples.txt"
-expect 'which gives the checkpoint back' 0 '' '' diff -r "$dir/examples/gpt-oss-120b" "$dir/examples/gpt-oss-120b-again"
 
 # listed COMMAND FILE: prints the fields of an object that the rows of a command do not name
 listed() {
@@ -46,30 +27,53 @@ fields() {
   "$program" "$@" --json >"$dir/fields.json" 2>/dev/null
   expect "fields of $*" 0 '' '' listed "$1" "$dir/fields.json"
 }
-cd "$dir" || exit 1
 as=(--backend marlin --engine vllm)
-fields inspect "$tiny"
-fields convert "$tiny" out "${as[@]}" --dry-run
-fields convert "$tiny" out "${as[@]}"
-fields convert "$tiny" out "${as[@]}"
-echo "$tiny list ${as[*]}" >list.txt
-fields convert --filelist list.txt
-fields inspect out
-fields verify out --source "$tiny"
-(cd "$tiny" && sha256sum -- *.safetensors) >SHA256SUMS
-fields verify out --published SHA256SUMS
-fields convert "$tiny" published "${as[@]}" --published SHA256SUMS
-fields unpack out again
-fields unpack out again --force
-fields diff out list
-fields backends
-prepare "$program" layout layout.json "${as[@]}" --model "$tiny" -q
-fields layout layout.json
-fields synth gpt-oss-20b random --tiny
-fields convert "$tiny" parts "${as[@]}" --part 0/2
-fields verify out --part 0/2
-fields merge parts
-fields clean parts
-fields convert "$tiny" parts "${as[@]}" --part 1/2 --merge
-fields merge parts
-finish
+page=$root/man/mxfp4-pack.1
+
+test_lists_of_options() {
+  expect 'the lists of options are those of the program' 0 '' '' python3 "$root/man/options.py" "$program" "$page" --check
+}
+# Each line of EXAMPLES, with the options that a machine without the engine can check.
+test_examples() {
+  mkdir "$dir/examples"
+  synth gpt-oss-120b "$dir/examples/gpt-oss-120b" --tiny
+  sed -n '/^\.Sh EXAMPLES/,/^\.Sh SEE/p' "$page" | sed -n '/^\.Bd/,/^\.Ed/p' | grep -v '^\.' >"$dir/examples.txt"
+  prepare [ "$(wc -l <"$dir/examples.txt")" -ge 3 ]
+  example() { (
+    cd "$dir/examples" || exit 1
+    mxfp4-pack() { "$program" "$@"; }
+    vllm() { [ "$1" = serve ] && [ -f "$2/config.json" ]; }
+    eval "$1"
+  ) >"$dir/example.txt" 2>&1; }
+  while read -r line; do
+    expect "example: $line" 0 '' '' example "$line"
+  done <"$dir/examples.txt"
+  expect 'which gives the checkpoint back' 0 '' '' diff -r "$dir/examples/gpt-oss-120b" "$dir/examples/gpt-oss-120b-again"
+}
+test_fields_of_json() {
+  fields inspect "$tiny"
+  fields convert "$tiny" out "${as[@]}" --dry-run
+  fields convert "$tiny" out "${as[@]}"
+  fields convert "$tiny" out "${as[@]}"
+  echo "$tiny list ${as[*]}" >list.txt
+  fields convert --filelist list.txt
+  fields inspect out
+  fields verify out --source "$tiny"
+  (cd "$tiny" && sha256sum -- *.safetensors) >SHA256SUMS
+  fields verify out --published SHA256SUMS
+  fields convert "$tiny" published "${as[@]}" --published SHA256SUMS
+  fields unpack out again
+  fields unpack out again --force
+  fields diff out list
+  fields backends
+  prepare "$program" layout layout.json "${as[@]}" --model "$tiny" -q
+  fields layout layout.json
+  fields synth gpt-oss-20b random --tiny
+  fields convert "$tiny" parts "${as[@]}" --part 0/2
+  fields verify out --part 0/2
+  fields merge parts
+  fields clean parts
+  fields convert "$tiny" parts "${as[@]}" --part 1/2 --merge
+  fields merge parts
+}
+run_cases
