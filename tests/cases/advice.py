@@ -116,116 +116,34 @@ def one_expert_less(last):
     return merged(change)
 
 
-def size(instance, model, tp, verdict, message, is_served, **more):
-    return Case(TP, instance, model, more.pop("alter", nothing), verdict, message, act=at_size(tp, is_served), **more)
+def size(instance, model, tp, is_served, **more):
+    return Case(TP, instance, model, more.pop("alter", nothing), act=at_size(tp, is_served), **more)
 
 
 SIZES = [
-    size(
-        "3 ranks, 4 heads",
-        CT,
-        3,
-        "warned",
-        r"^warning: 4 attention heads .*--tp-size 1, 2, 4 would do$",
-        False,
-        options=("--intermediate", "384"),
-    ),
-    size(
-        "5 ranks, 4 heads", "gpt-oss-20b", 5, "warned", r"^warning: 4 attention heads .*--tp-size 1, 2 would do$", False
-    ),
-    size("4 ranks, 4 heads; the last rank would have nothing", "gpt-oss-20b", 4, "refused", r"^error: .*", False),
-    size(
-        "2 ranks, 4 heads", "gpt-oss-20b", 2, "right", r"^serve it with: vllm serve out --tensor-parallel-size 2$", True
-    ),
-    size(
-        "2 ranks, 2 heads",
-        "deepseek-v4-flash",
-        2,
-        "right",
-        r"^serve it with: vllm serve out --tensor-parallel-size 2$",
-        True,
-    ),
-    size(
-        "4 ranks, 2 heads",
-        "deepseek-v4-flash",
-        4,
-        "warned",
-        r"^warning: 2 attention heads .*--tp-size 1, 2 would do$",
-        False,
-    ),
+    size("3 ranks, 4 heads", CT, 3, False, options=("--intermediate", "384")),
+    size("5 ranks, 4 heads", "gpt-oss-20b", 5, False),
+    size("4 ranks, 4 heads; the last rank would have nothing", "gpt-oss-20b", 4, False),
+    size("2 ranks, 4 heads", "gpt-oss-20b", 2, True),
+    size("2 ranks, 2 heads", "deepseek-v4-flash", 2, True),
+    size("4 ranks, 2 heads", "deepseek-v4-flash", 4, False),
 ]
 NOT_LOADED = [
-    Case(
-        SERVE,
-        "names of PEFT",
-        CT,
-        renamed("^", "base_model.model."),
-        "warned",
-        r"names of PEFT, which engines do not load",
-        options=WIDE,
-        act=at_size(1, False),
-    ),
-    Case(
-        SERVE,
-        "names of PEFT",
-        "gpt-oss-20b",
-        renamed("^", "base_model.model."),
-        "warned",
-        r"names of PEFT, which engines do not load",
-        act=at_size(1, False),
-    ),
-    Case(
-        SERVE,
-        "an expert less in the last layer",
-        "mimo-v2.6-flash",
-        one_expert_less(3),
-        "warned",
-        r"engines load layers of one size only",
-        act=at_size(1, False),
-    ),
-    Case(
-        SERVE,
-        "an expert less in layer 2",
-        "ling",
-        one_expert_less(2),
-        "warned",
-        r"engines load layers of one size only",
-        act=at_size(1, False),
-    ),
+    Case(SERVE, "names of PEFT", CT, renamed("^", "base_model.model."), options=WIDE, act=at_size(1, False)),
+    Case(SERVE, "names of PEFT", "gpt-oss-20b", renamed("^", "base_model.model."), act=at_size(1, False)),
+    Case(SERVE, "an expert less in the last layer", "mimo-v2.6-flash", one_expert_less(3), act=at_size(1, False)),
+    Case(SERVE, "an expert less in layer 2", "ling", one_expert_less(2), act=at_size(1, False)),
 ]
 OUTPUTS = [
-    Case(ADD, "made for another backend", "gpt-oss-20b", nothing, "refused", r"^error: .*--add.*", act=another_set),
-    Case(ADD, "made for another backend", "deepseek-v4-flash", nothing, "refused", r"^error: .*--add", act=another_set),
-    Case(KEPT, "DEST is there", "gpt-oss-20b", nothing, "refused", r"^error: unpacked", act=unpack_twice),
-    Case(KEPT, "DEST is there", "kimi-k2.5-quark", nothing, "refused", r"^error: unpacked", act=unpack_twice),
-    Case(DRY, "of one rank", "kimi-k3", nothing, "right", act=dry_run),
-    Case(DRY, "of two ranks", "gpt-oss-20b", nothing, "right", convert=("--tp-size", "2"), act=dry_run),
-    Case(
-        DRY,
-        "of an incomplete checkpoint",
-        "ling",
-        settings(num_hidden_layers=5),
-        "refused",
-        r"^error: model.layers.4: ",
-        act=dry_run,
-    ),
-    Case(
-        CACHES,
-        "one bit of an expert",
-        "minimax-m2.7-quark",
-        nothing,
-        "right",
-        "checksums",
-        act=told_apart(flipped(r"experts.3.w2.weight$", 9)),
-    ),
-    Case(
-        CACHES,
-        "one bit of a norm",
-        "deepseek-v4-flash",
-        nothing,
-        "right",
-        "checksums",
-        act=told_apart(flipped(r"layers.3.attn_norm", 8)),
-    ),
+    Case(ADD, "made for another backend", "gpt-oss-20b", nothing, act=another_set),
+    Case(ADD, "made for another backend", "deepseek-v4-flash", nothing, act=another_set),
+    Case(KEPT, "DEST is there", "gpt-oss-20b", nothing, act=unpack_twice),
+    Case(KEPT, "DEST is there", "kimi-k2.5-quark", nothing, act=unpack_twice),
+    Case(DRY, "of one rank", "kimi-k3", nothing, act=dry_run),
+    Case(DRY, "of two ranks", "gpt-oss-20b", nothing, convert=("--tp-size", "2"), act=dry_run),
+    Case(DRY, "of an incomplete checkpoint", "ling", settings(num_hidden_layers=5), act=dry_run),
+    Case(CACHES, "one bit of an expert", "minimax-m2.7-quark", nothing,
+        act=told_apart(flipped(r"experts.3.w2.weight$", 9))),
+    Case(CACHES, "one bit of a norm", "deepseek-v4-flash", nothing, act=told_apart(flipped(r"layers.3.attn_norm", 8))),
 ]
 CASES = [*SIZES, *NOT_LOADED, *OUTPUTS]

@@ -8,127 +8,43 @@ WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
 LARGE = ("--layers", "2", "--hidden", "1024", "--intermediate", "1024", "--vocab", "4096")
 
 
-def found(kind, instance, model, alter, message, **more):
-    return Case(kind, instance, model, alter, "refused", "^error: .*" + message, seen="contents", allowed=True, **more)
+def found(kind, instance, model, alter, **more):
+    return Case(kind, instance, model, alter, seen="contents", allowed=True, **more)
 
 
-def zeros(instance, model, alter, message, **more):
-    return found("zeros in place of weights", instance, model, alter, message, **more)
+def zeros(instance, model, alter, **more):
+    return found("zeros in place of weights", instance, model, alter, **more)
 
 
-def odd(instance, model, what, tensor, message, **more):
-    return found("NaN or infinity", instance, model, numbers(what, tensor), message, **more)
+def odd(instance, model, what, tensor, **more):
+    return found("NaN or infinity", instance, model, numbers(what, tensor), **more)
 
 
 ZEROS = [
-    zeros(
-        "codes of expert 5 in layer 2",
-        "ling",
-        numbers("zeros", "layers.2.mlp.experts.5.down_proj.weight"),
-        r"layers.2.mlp.experts.5.down_proj.weight: holds only zeros",
-    ),
-    zeros(
-        "scales of expert 2 in the last layer",
-        "gpt-oss-20b",
-        numbers("zeros", "layers.3.mlp.experts.down_proj_scales@2"),
-        r"layers.3.mlp.experts.down_proj_scales, expert 2: holds only zeros$",
-    ),
-    zeros(
-        "a norm of the last layer",
-        CT,
-        numbers("zeros", "layers.3.post_attention_layernorm"),
-        r"layers.3.post_attention_layernorm.weight: holds only zeros$",
-        options=WIDE,
-    ),
-    zeros("the last norm", "kimi-k3", numbers("zeros", "model.norm.weight"), r"model.norm.weight: holds only zeros$"),
-    zeros(
-        "norms of all layers",
-        "mimo-v2.6-flash",
-        numbers("zeros", "input_layernorm"),
-        r"layers.0.input_layernorm.weight: holds only zeros, as do 3 more norms",
-    ),
-    zeros(
-        "the whole last layer",
-        "minimax-m2.7-quark",
-        numbers("zeros", "layers.3."),
-        r"layers.3.*holds only zeros, as do",
-    ),
-    zeros(
-        "a router in the middle",
-        "qwen3.5-397b-a17b-quark",
-        numbers("zeros", "layers.1.mlp.gate.weight"),
-        r"layers.1.mlp.gate.weight: holds only zeros$",
-    ),
-    zeros(
-        "an expert of an MTP block",
-        "deepseek-v4-flash",
-        numbers("zeros", "mtp.0.ffn.experts.1.w2.weight"),
-        r"mtp.0.ffn.experts.1.w2.weight: holds only zeros$",
-    ),
-    zeros(
-        "the second shard's last 100,000 bytes", "kimi-k2.5-quark", zeros_to_the_end(1, 100_000), r"holds only zeros"
-    ),
-    zeros(
-        "the shard's last 300,000 bytes",
-        "gpt-oss-20b",
-        zeros_to_the_end(-1, 300_000),
-        r"has a hole of zeros$",
-        options=LARGE,
-    ),
-    zeros(
-        "200,000 bytes within an expert",
-        "deepseek-v4-flash",
-        numbers("zeros", "layers.1.ffn.experts.2.w1.weight:100000-300000"),
-        r"layers.1.ffn.experts.2.w1.weight, bytes .*: has a hole of zeros$",
-        options=LARGE,
-    ),
-    Case(
-        "zeros in place of weights", "biases, which may be zero", "ling", numbers("zeros", "gate.expert_bias"), "right"
-    ),
-    Case(
-        "zeros in place of weights",
-        "biases and sinks, which may be zero",
-        "gpt-oss-20b",
-        numbers("zeros", "q_proj.bias", "sinks", "down_proj_bias"),
-        "right",
-    ),
+    zeros("codes of expert 5 in layer 2", "ling", numbers("zeros", "layers.2.mlp.experts.5.down_proj.weight")),
+    zeros("scales of expert 2 in the last layer", "gpt-oss-20b",
+        numbers("zeros", "layers.3.mlp.experts.down_proj_scales@2")),
+    zeros("a norm of the last layer", CT, numbers("zeros", "layers.3.post_attention_layernorm"), options=WIDE),
+    zeros("the last norm", "kimi-k3", numbers("zeros", "model.norm.weight")),
+    zeros("norms of all layers", "mimo-v2.6-flash", numbers("zeros", "input_layernorm")),
+    zeros("the whole last layer", "minimax-m2.7-quark", numbers("zeros", "layers.3.")),
+    zeros("a router in the middle", "qwen3.5-397b-a17b-quark", numbers("zeros", "layers.1.mlp.gate.weight")),
+    zeros("an expert of an MTP block", "deepseek-v4-flash", numbers("zeros", "mtp.0.ffn.experts.1.w2.weight")),
+    zeros("the second shard's last 100,000 bytes", "kimi-k2.5-quark", zeros_to_the_end(1, 100_000)),
+    zeros("the shard's last 300,000 bytes", "gpt-oss-20b", zeros_to_the_end(-1, 300_000), options=LARGE),
+    zeros("200,000 bytes within an expert", "deepseek-v4-flash",
+        numbers("zeros", "layers.1.ffn.experts.2.w1.weight:100000-300000"), options=LARGE),
+    Case("zeros in place of weights", "biases, which may be zero", "ling", numbers("zeros", "gate.expert_bias")),
+    Case("zeros in place of weights", "biases and sinks, which may be zero", "gpt-oss-20b",
+        numbers("zeros", "q_proj.bias", "sinks", "down_proj_bias")),
 ]
 ODD = [
-    odd("NaN in the embedding", "mimo-v2.6-flash", "nan", "embed_tokens", r"model.embed_tokens.weight: holds NaN$"),
-    odd(
-        "NaN in an F32 bias of the last layer",
-        "ling",
-        "nan",
-        "layers.3.mlp.gate.expert_bias",
-        r"layers.3.mlp.gate.expert_bias: holds NaN$",
-    ),
-    odd(
-        "infinity in a router in the middle",
-        "qwen3.5-397b-a17b-quark",
-        "inf",
-        "layers.2.mlp.gate.weight",
-        r"layers.2.mlp.gate.weight: holds infinity$",
-    ),
-    odd(
-        "minus infinity in norms of all layers",
-        "kimi-k3",
-        "-inf",
-        "routed_expert_norm",
-        r"layers.1.*: holds infinity, as do 2 more",
-    ),
-    odd(
-        "NaN in an expert's bias of the last layer",
-        "gpt-oss-20b",
-        "nan",
-        "layers.3.mlp.experts.gate_up_proj_bias",
-        r"layers.3.mlp.experts.gate_up_proj_bias: holds NaN$",
-    ),
-    Case(
-        "NaN or infinity",
-        "minus infinity in a router's bias, which forbids an expert",
-        "gpt-oss-20b",
-        numbers("-inf", "layers.2.mlp.router.bias"),
-        "right",
-    ),
+    odd("NaN in the embedding", "mimo-v2.6-flash", "nan", "embed_tokens"),
+    odd("NaN in an F32 bias of the last layer", "ling", "nan", "layers.3.mlp.gate.expert_bias"),
+    odd("infinity in a router in the middle", "qwen3.5-397b-a17b-quark", "inf", "layers.2.mlp.gate.weight"),
+    odd("minus infinity in norms of all layers", "kimi-k3", "-inf", "routed_expert_norm"),
+    odd("NaN in an expert's bias of the last layer", "gpt-oss-20b", "nan", "layers.3.mlp.experts.gate_up_proj_bias"),
+    Case("NaN or infinity", "minus infinity in a router's bias, which forbids an expert", "gpt-oss-20b",
+        numbers("-inf", "layers.2.mlp.router.bias")),
 ]
 CASES = [*ZEROS, *ODD]

@@ -82,8 +82,8 @@ def compared(bench):
 
 
 def case_of(form):
-    model, make, _ = FORMS[form]
-    return Case(KIND, form, model, make, "right", "vllm", options=("--hidden", str(SIZE), "--intermediate", str(SIZE), "--layers", "2"), act=compared)
+    model, make = FORMS[form]
+    return Case(KIND, form, model, make, options=("--hidden", str(SIZE), "--intermediate", str(SIZE), "--layers", "2"), act=compared)
 
 
 CASES = [case_of(form) for form in read_golden()]
