@@ -58,4 +58,9 @@ test_name_of_the_engine_on_a_gpu() {
   expect 'on one that it is not for' 1 '' 'error: --backend triton: of vllm that is triton-hopper on SM90 or .*; nothing on sm80$' \
     fits vllm triton a100
 }
+test_an_output_is_no_checkpoint() {
+  convert "$tiny" "$dir/out" --backend marlin --engine vllm
+  expect 'an output' 2 '' 'out: an output of mxfp4-pack; mxfp4-pack inspect lists the engines that read it$' \
+    "$program" backends --model "$dir/out"
+}
 run_cases

@@ -120,9 +120,3 @@ run_case() {
   seq $passed >>"$once/passed"
   [ $failed -eq 0 ] && { [ $passed -gt 0 ] || prepare false "nothing was checked"; }
 }
-
-finish() {
-  echo "$passed passed, $failed failed"
-  [ $failed -eq 0 ] && [ $passed -gt 0 ]
-  exit
-}
