@@ -138,6 +138,11 @@ FILES = [
     Case(SMALL, "tokenizer_config.json that was cut", "tiny/deepseek-v4",
         file("tokenizer_config.json", '{"a": [1, 2'), allowed=True),
     Case(SMALL, "tokenizer.model of zeros", "ling", file("tokenizer.model", bytes(2000)), allowed=True),
+    Case(SMALL, "generation_config.json with zeros behind", "gpt-oss-20b",
+        file("generation_config.json", b'{"a": 1}\0\0\0'), allowed=True),
+    Case(SMALL, "an empty chat_template.jinja", "gpt-oss-20b", file("chat_template.jinja", ""), allowed=True),
+    Case(SMALL, "empty files that may be so, and a key twice", "gpt-oss-20b",
+        both(file("__init__.py", ""), file("merges.txt", ""), file("generation_config.json", '{"a": 1, "a": 2}'))),
     Case(SMALL, "notes.json that was cut", "minimax-m2.7-quark", file("notes.json", '{"a": 1')),
 ]
 NAMES = [

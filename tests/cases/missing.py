@@ -59,6 +59,14 @@ PARTS = [
     part("correction biases of all layers", "ling", without("gate.expert_bias")),
     part("a norm of all layers", "qwen3-coder-next-quark", without("post_attention_layernorm")),
     part("an up matrix of the dense layer", "mimo-v2.6-flash", without("layers.0.mlp.up_proj")),
+    part("the indexer of one layer", V4, without("layers.2.attn.indexer.weights_proj")),
+    part("a matrix of the shared experts in layer 2", "kimi-k3",
+        without("layers.2.block_sparse_moe.shared_experts.up_proj")),
+    part("shared experts of all layers", "glm-5.2-quark", without("shared_expert")),
+    part("norms of all layers", "kimi-k3", without("layernorm")),
+    part("attention of all layers", CT, without("self_attn"), options=WIDE),
+    part("scales of the dense layer's FP8 matrices", "mimo-v2.6-flash",
+        without(*(f"layers.0.mlp.{p}_proj.weight_scale" for p in ("gate", "up", "down")))),
 ]
 WHOLE = [
     whole("the embedding", "ling", without("word_embeddings")),
