@@ -35,7 +35,7 @@ void compare(const std::string& path, const Json& was, const Json& is, std::vect
 std::string changed_inputs(const std::string& was, const Json& is) {
   const Json before = Json::parse(was, nullptr, false);
   std::vector<std::string> found;
-  if (before.is_object() && is.is_object()) compare("", before, is, found);
+  if (before.is_object() && !before.empty() && !is.empty()) compare("", before, is, found);
   const size_t all = found.size();
   if (all > most_differences) found.resize(most_differences);
   return printable(fmt::format("{}{}", fmt::join(found, "; "),

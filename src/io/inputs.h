@@ -8,7 +8,7 @@
 namespace mxfp4 {
 
 /// Names at most three differences of the inputs of two runs: "sha256 was false, is true". Both are objects, as
-/// run_identity.h makes them. Empty if there is none, or if `was` is no JSON, as in another version's journal.
+/// run_identity.h makes them. Empty if there is none, or if one of them is no such object.
 std::string changed_inputs(const std::string& was, const Json& is);
 
 }  // namespace mxfp4

@@ -20,7 +20,6 @@ namespace {
 
 constexpr const char* any_mark = "mxfp4-pack-journal-";
 constexpr const char* mark = "mxfp4-pack-journal-3";
-constexpr const char* inputs = "inputs ";
 constexpr const char* finished = "finished";
 constexpr int64_t piece = 32 << 20;  // longer than any line
 
@@ -47,13 +46,10 @@ bool read_line(const std::string& line, JournalText& journal) {
   if (!journal.begun) {
     std::string run;
     words >> first >> journal.head.options >> journal.head.source >> std::ws;
+    std::getline(words, journal.head.inputs, '\t');
     std::getline(words, run);
     read_run_line(run, journal.head);
     return journal.begun = first == mark && words;
-  }
-  if (line.starts_with(inputs)) {
-    journal.head.inputs = line.substr(std::strlen(inputs));
-    return true;
   }
   if (line.starts_with(finished)) {
     words >> first >> journal.list;
@@ -164,8 +160,7 @@ void Journal::clear() {
 void Journal::begin(const JournalHead& head) {
   remove_at_signal();
   clear();
-  append(fmt::format("{} {} {} {}", mark, head.options, head.source, line_of(head)));
-  if (!head.inputs.empty()) append(inputs + head.inputs);
+  append(fmt::format("{} {} {} {}\t{}", mark, head.options, head.source, head.inputs, line_of(head)));
   text_.head = head;
   text_.begun = true;
 }

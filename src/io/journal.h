@@ -17,7 +17,7 @@ struct JournalHead {
   std::string options = {}, source = {};  // checksums
   std::string run = {};                   // random; a file in the directory repeats it
   std::vector<std::string> made = {};     // the relative names of the files that the run makes
-  std::string inputs = {};                // JSON on one line: what the checksums are of, for messages
+  std::string inputs = "{}";              // JSON on one line: what the checksums are of, for messages
 };
 /// `run` and `made` as one line, and back.
 std::string line_of(const JournalHead& head);

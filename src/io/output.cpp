@@ -225,8 +225,7 @@ void OutputDir::begin(const OpenOptions& start) {
   new_.emplace(stage_->folder, staged_new);
   new_->folder = stage_->folder.make(staged_new);
   built_ = true;
-  JournalHead head{start.options, start.source, random_digits() + random_digits(), start.made,
-                   start.inputs.is_null() ? "" : one_line(start.inputs)};
+  JournalHead head{start.options, start.source, random_digits() + random_digits(), start.made, one_line(start.inputs)};
   if (start.existing == Existing::extend && old_)
     for (const std::string& name : made_(old_->folder)) head.made.push_back(name);
   write_run_file(new_->folder, place_.name, head);

@@ -36,7 +36,7 @@ struct OpenOptions {
 
   Existing existing = Existing::refuse;
   std::string options = never_continued, source = "-";
-  Json inputs = {};                    // what both are of, to name a difference
+  Json inputs = Json::object();        // what both are of, to name a difference
   std::vector<std::string> made = {};  // the relative names of all files that the run makes
   int64_t bytes = 0;                   // all that the run writes
   bool takes_parts = false;            // the run uses parts of OUT; else parts are an error
