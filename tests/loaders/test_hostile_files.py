@@ -328,10 +328,12 @@ class Types(Output):
         with open(self.path("config.json")) as file:
             good = json.load(file)
         good.pop("num_hidden_layers", None)
-        for key in ("text_config", "llm_config", "language_config"):
-            with open(self.path("config.json"), "w") as file:
-                json.dump(good | {key: {"num_hidden_layers": 2}}, file)
-            self.assertEqual(Manifest(self.directory, "vllm").main_layers, 2)
+        inner = {"num_hidden_layers": 2}
+        for more in (*({key: inner} for key in ("text_config", "llm_config", "language_config")), {"num_layers": 2},
+                     {"thinker_config": {"text_config": inner}}, {"text_config": {}, **inner}):
+            with self.subTest(**more), open(self.path("config.json"), "w") as file:
+                json.dump(good | more, file)
+            self.assertEqual(Manifest(self.directory, "vllm").main_layers, 2, more)
 
     def test_configs_of_models_to_learn_from(self):
         for text in ("[]", "1", "{}", '{"model_type": [], "quantization_config": 1}', "[" * 100_000,

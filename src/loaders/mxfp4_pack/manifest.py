@@ -21,6 +21,9 @@ FORMAT_VERSION = 3
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 CONFIG = "config.json"
+# As the program reads a config: keys of the language model's part, and of the number of its layers.
+NESTED = "thinker_config", "text_config", "llm_config", "language_config"
+LAYERS = "num_hidden_layers", "n_layers", "n_layer", "num_layers"
 
 
 def check_version(version: object) -> None:
@@ -151,9 +154,7 @@ class Manifest:
     @property
     def main_layers(self) -> int:
         """Number of layers without the draft (MTP) ones."""
-        inner = (self.config.get(key) for key in ("text_config", "llm_config", "language_config"))
-        owners = [config for config in inner if isinstance(config, dict)] + [self.config]
-        number = next((c["num_hidden_layers"] for c in owners if "num_hidden_layers" in c), None)
+        number = next((c[key] for c in (text_of(self.config), self.config) for key in LAYERS if key in c), None)
         if type(number) is not int:
             raise Refused(f"{printable(self.directory)}: config.json has no num_hidden_layers; convert it again")
         return number
@@ -229,6 +230,12 @@ def answers(fields, asked, backends=()):
     given."""
     known = not backends or fields["backend"] in backends or "layout_file" in fields
     return known and (asked == "auto" or asked in kernels_of(fields))
+
+
+def text_of(config: dict[str, Any]) -> dict[str, Any]:
+    """The part of a config that describes the language model."""
+    inner = next((config[key] for key in NESTED if isinstance(config.get(key), dict)), None)
+    return config if inner is None else text_of(inner)
 
 
 def read_config(directory: str) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import torch
 from . import NoRearrangement
 from .._errors import Refused
 from .._files import CONFIG_LIMIT, read_json
+from ..manifest import text_of
 
 # Bytes of other ranks' columns, by the number of experts. Layers with one more expert are also proved, with other
 # bytes, so that a pad made of these bytes is not mistaken for a constant.
 NOISE = 0x5A, 0x27
-# Keys of a config, as the program reads them: of the language model's part, of the experts' sizes.
-NESTED = "thinker_config", "text_config", "llm_config", "language_config"
+# Keys of the experts' sizes in a config, as the program reads them.
 HIDDEN = "moe_hidden_size", "routed_expert_hidden_size", "hidden_size"
 INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "expert_hidden_dim", "expert_intermediate_size",
                 "intermediate_size")
@@ -43,12 +43,6 @@ class Model(NamedTuple):
         if not self.is_gpt_oss and step * tp_size != self.intermediate:
             raise NoRearrangement(f"intermediate size {self.intermediate} on {tp_size} ranks: no whole groups of 32")
         return min(rank * step, self.intermediate), min((rank + 1) * step, self.intermediate)
-
-
-def text_of(config):
-    """The part of a config that describes the language model."""
-    inner = next((config[key] for key in NESTED if isinstance(config.get(key), dict)), None)
-    return config if inner is None else text_of(inner)
 
 
 def first_of(config, keys):

@@ -142,9 +142,11 @@ class PackedConfig:
         moe = layer.moe_config
         parallel = moe.moe_parallel_config
         packed = self.manifest.pick(moe.moe_backend, parallel.tp_size, parallel.tp_rank)
+        place = self.place(prefix)
+        if place not in packed.layers and not hasattr(own := super().get_quant_method(layer, prefix), "mxfp4_backend"):
+            return own  # experts of another precision, which are copied unchanged
         if moe.moe_backend == "auto":
             moe.moe_backend = packed.kernel
-        place = self.place(prefix)
         method = packed_method(super().get_quant_method(layer, prefix), packed, packed.layer(*place, prefix))
         vars(method).update(place=place, dummy=vllm.load_config.load_format == "dummy")
         if getattr(parallel, "enable_eplb", False):
