@@ -170,7 +170,9 @@ constexpr std::string_view lfs_version = "version https://git-lfs";
 const char* foreign_format(std::string_view head) {
   auto starts = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
   if (starts(lfs_version)) return "this is a Git LFS pointer, not the file itself; run 'git lfs pull'";
-  if (starts("GGUF")) return "this is a GGUF file; use the original safetensors checkpoint";
+  if (starts("GGUF"))
+    return "this is a GGUF file, without config.json and usually with attention rounded to Q8_0; use the safetensors "
+           "repository of the same model";
   if (starts("GPT-OSS v1.0"))
     return "this is a GPT-OSS metal file; use the safetensors checkpoint in the repository's root";
   if (starts("PK\x03\x04") || starts("\x80\x02") || starts("\x80\x04"))

@@ -26,7 +26,8 @@ bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d
 /// The number of columns in `row_elements` elements of a code dtype.
 int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
 
-/// Whether these are OpenAI's own files of GPT-OSS, whose names no family reads.
+/// Whether these are OpenAI's own files of GPT-OSS. No engine loads their names in MXFP4: vLLM 0.33.0 has none of them,
+/// and SGLang 0.5.23's gpt_oss.py decodes mlp1_weight to BF16 and then has no parameter of that name.
 bool refuse_original(const Checkpoint& ck, Problems& problems) {
   const Tensor* t = ck.find("block.0.mlp.mlp1_weight.blocks");
   if (t) problems.error(ck.where(*t), "this is GPT-OSS in OpenAI's own naming (original/); use the repository's root");

@@ -53,11 +53,16 @@ TEST_CASE("a shard that is cut off in its header, or none at all") {
         Lines{"model-2.safetensors: header of 100000001 bytes, at most 100000000 expected; not a safetensors file?"});
 }
 
+const std::string gguf =
+    "this is a GGUF file, without config.json and usually with attention rounded to Q8_0; use the safetensors "
+    "repository "
+    "of the same model";
+
 TEST_CASE("another format under the name of a shard") {
   const auto said = [](const std::string& magic) { return said_to(with_file(magic + std::string(100, 'x')))[0]; };
   CHECK(said("version https://git-lfs.github.com/spec/v1\n") ==
         "model-2.safetensors: this is a Git LFS pointer, not the file itself; run 'git lfs pull'");
-  CHECK(said("GGUF") == "model-2.safetensors: this is a GGUF file; use the original safetensors checkpoint");
+  CHECK(said("GGUF") == "model-2.safetensors: " + gguf);
   CHECK(said("GPT-OSS v1.0") ==
         "model-2.safetensors: this is a GPT-OSS metal file; use the safetensors checkpoint in the repository's root");
   for (const char* magic : {"PK\x03\x04", "\x80\x02", "\x80\x04"})
@@ -77,13 +82,19 @@ TEST_CASE("another format given as the checkpoint") {
   const TempDir dir;
   ConvertOptions o = marlin(dir);
   write_text(dir / "ckpt", "GGUF and more");
-  CHECK(said_to(dir, o) == Lines{"CKPT: this is a GGUF file; use the original safetensors checkpoint"});
+  CHECK(said_to(dir, o) == Lines{"CKPT: " + gguf});
   write_text(dir / "ckpt", "text");
   CHECK(said_to(dir, o) == Lines{"CKPT: a file; a checkpoint directory was expected"});
   fs::remove(dir / "ckpt");
   fs::create_directory(dir / "ckpt");
   CHECK(said_to(dir, o) ==
         Lines{"CKPT: no model.safetensors.index.json and no *.safetensors; a checkpoint directory was expected"});
+  write_text(dir / "ckpt/gpt-oss-20b-MXFP4.gguf", "GGUF and more");
+  for (const char* beside : {"README.md", "config.json"}) {
+    write_text(dir / fmt::format("ckpt/{}", beside), "{}");
+    CHECK(said_to(dir, o) == Lines{"CKPT: gpt-oss-20b-MXFP4.gguf: " + gguf});
+  }
+  fs::remove(dir / "ckpt/gpt-oss-20b-MXFP4.gguf");
   write_text(dir / "ckpt/model.bin", "GPT-OSS v1.0 and more");
   CHECK(said_to(dir, o) == Lines{"CKPT: model.bin: this is a GPT-OSS metal file; use the safetensors checkpoint in the "
                                  "repository's root"});
@@ -285,9 +296,7 @@ TEST_CASE("a config that is missing or no config") {
   make_gpt_oss().write(dir / "ckpt");
   fs::remove(dir / "ckpt/config.json");
   write_text(dir / "ckpt/model-2.safetensors", "GGUF");
-  CHECK(said_to(dir, marlin(dir)) ==
-        Lines{"config.json: missing; incomplete copy?",
-              "model-2.safetensors: this is a GGUF file; use the original safetensors checkpoint"});
+  CHECK(said_to(dir, marlin(dir)) == Lines{"config.json: missing; incomplete copy?", "model-2.safetensors: " + gguf});
 }
 
 TEST_CASE("what this program wrote is no checkpoint") {
