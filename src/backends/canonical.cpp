@@ -9,7 +9,7 @@ namespace mxfp4 {
 
 namespace {
 
-bool is_quark_without_biases(const Model& m) { return m.family == "quark" && !m.bias; }
+bool is_quark_without_biases(const Model& m) { return has_method_of_quark(m) && !m.bias; }
 
 Backend backend(const Engine& engine, const char* gpu, const char* summary, LayerSize multiple, Parameters parameters) {
   return {.name = "canonical",

@@ -12,7 +12,7 @@ namespace {
 
 bool is_compressed_tensors(const Model& m) { return has_halves(m) && m.family == "compressed-tensors"; }
 bool is_auto_round(const Model& m) { return has_halves(m) && m.family == "auto-round"; }
-bool is_quark(const Model& m) { return has_halves(m) && m.family == "quark"; }
+bool is_of_quark(const Model& m) { return has_halves(m) && m.family == "quark"; }
 
 Backend backend(Range releases, bool (*takes)(const Model&)) {
   return {.name = "cutlass-mxfp4",
@@ -34,6 +34,6 @@ Backend backend(Range releases, bool (*takes)(const Model&)) {
 }  // namespace
 
 Backends cutlass_mxfp4 = {backend({"0.26.0", ""}, is_compressed_tensors), backend({"0.33.0", ""}, is_auto_round),
-                          backend({"0.32.0", ""}, is_quark)};
+                          backend({"0.32.0", ""}, is_of_quark)};
 
 }  // namespace mxfp4

@@ -62,6 +62,8 @@ constexpr Rule vllm[] = {
     {"quark", "gfx942", "aiter-triton", quark, {"0.32.0", ""}, aiter},
     {"quark", every_cuda, "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
     {"quark", "gfx942", "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
+    {"muse-spark", every_cuda, "none", "models/muse_spark/nvidia/model.py", {}, "which serves NVFP4 alone"},
+    {"muse-spark", "gfx950", "aiter-w4a4", "models/muse_spark/amd", {"0.33.0", ""}, aiter},
     {"auto-round", from_sm100, "cutlass-mxfp4", inc, {"0.33.0", ""}},
     {"auto-round", every_cuda, "marlin", inc, {"0.33.0", ""}},
     {"", from_sm100, "cutlass-mxfp4", ct},

@@ -62,6 +62,7 @@ void check_compressed_tensors(const Checkpoint& checkpoint, const Model& model, 
 struct StackedNames {
   const char *w13, *w2;               // ".gate_up_proj", ".down_proj"
   const char *codes, *scales, *bias;  // "_blocks", "_scales", "_bias"
+  bool bias_in_halves = false;        // also if codes and scales of w13 are in pairs
 };
 
 /// Reads one layer's tensors. `pairs`: w13's rows are gate, up, gate, up ..; else all rows of gate come before those of

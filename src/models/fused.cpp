@@ -59,8 +59,17 @@ std::string name_of_w13(const Checkpoint& ck) {
 
 bool matches(const Checkpoint& ck) { return !name_of_w13(ck).empty(); }
 
+/// The family with the same method in engines, whatever the tensors are called. The method decides on kernels and pads.
+const char* family_of_method(const Checkpoint& ck) {
+  const Json* q = quantization_config(ck.config);
+  const std::string method = q ? json_string(*q, "quant_method") : "";
+  for (const char* family : {"quark", "compressed-tensors", "auto-round"})
+    if (method == family) return family;
+  return config_string(ck.config, "model_type").starts_with("deepseek_v4") ? "deepseek-v4 fused" : "fused";
+}
+
 void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
-  if (model.model_type.starts_with("deepseek_v4")) model.family = "deepseek-v4 fused";
+  model.family = family_of_method(ck);
   const auto pairs = stored_in_pairs(ck, options, known, name_of_w13(ck).c_str(), problems);
   if (!pairs) return;
   for (const StackedNames& names : spellings)

@@ -6,6 +6,9 @@
 // Rows of gate_up are gate, up, gate, up .. if model_type is gpt_oss. The names alone do not say so: other models saved
 // with these names have all rows of gate before those of up. E may differ between layers (pruned models). Source:
 // openai/gpt-oss gpt_oss/torch/weights.py and model.py, transformers integrations/mxfp4.py.
+//
+// OpenAI's privacy filter (openai_privacy_filter) has pairs, too, but its gate_up_proj_bias is gate's, then up's.
+// Source: vLLM 0.33.0 openai_privacy_filter.py, which loads it if quant_method is gpt_oss_mxfp4, and fails for mxfp4.
 #include <algorithm>
 #include <set>
 
@@ -16,6 +19,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr StackedNames names = {".gate_up_proj", ".down_proj", "_blocks", "_scales", "_bias"};
+constexpr StackedNames names_of_filter = {".gate_up_proj", ".down_proj", "_blocks", "_scales", "_bias", true};
 
 /// The module of a name "MODULE.gate_up_proj_blocks" or of another of the four; empty for any other.
 std::string_view module_of(std::string_view name) {
@@ -64,7 +68,8 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
     if (!parse_layer(layer.module, layer.kind, layer.index))
       problems.error(layer.module, "no layer number in the name");
     else
-      read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);
+      read_stacked_layer(ck, model.model_type == "openai_privacy_filter" ? names_of_filter : names, std::move(layer),
+                         model.pairs, model, problems);
   }
   read_config(ck, model, problems);
   if (!model.layers.empty()) check_config(ck, model, "num_local_experts", "hidden_size", "intermediate_size", problems);

@@ -27,6 +27,7 @@ bool matches(const Checkpoint& ck) {
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  if (model.model_type.starts_with("muse_spark")) model.family = "muse-spark";  // vLLM has a method for it alone
   read_spelled_experts(ck, names, model, problems);
   check_marker(ck, model, problems);
 }

@@ -43,13 +43,18 @@ bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::st
   return s.k > 0;
 }
 
-/// The rows first, first + step, first + 2 step .. of expert e.
-Projection rows_of(const Stacked& s, int64_t e, int64_t first, int64_t step) {
-  const auto slice = [&](const Tensor* t, int64_t row_bytes) {
+/// The rows first, first + step, first + 2 step ..
+struct Rows {
+  int64_t first, step;
+};
+
+Projection rows_of(const Stacked& s, int64_t e, Rows rows, Rows bias) {
+  const auto slice = [&](const Tensor* t, Rows r, int64_t row_bytes) {
     const int64_t piece = s.n * row_bytes;
-    return t ? Slice{{t, e * piece, piece}, first * row_bytes, step * row_bytes} : Slice{};
+    return t ? Slice{{t, e * piece, piece}, r.first * row_bytes, r.step * row_bytes} : Slice{};
   };
-  return {slice(s.blocks, s.k / 2), slice(s.scales, s.k / group * bits_of(s.scales->dtype) / 8), slice(s.bias, 2)};
+  return {slice(s.blocks, rows, s.k / 2), slice(s.scales, rows, s.k / group * bits_of(s.scales->dtype) / 8),
+          slice(s.bias, bias, 2)};
 }
 
 }  // namespace
@@ -77,9 +82,12 @@ void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLaye
   layer.hidden = w13.k;
   layer.intermediate = w2.k;
   model.bias = w13.bias != nullptr;
+  const auto up = [&](bool in_pairs) { return in_pairs ? Rows{1, 2} : Rows{layer.intermediate, 1}; };
+  const auto gate = [](bool in_pairs) { return Rows{0, in_pairs ? 2 : 1}; };
+  const bool bias_pairs = pairs && !names.bias_in_halves;
   for (int64_t e = 0; e < w13.experts; ++e)
-    layer.experts.push_back({rows_of(w13, e, 0, pairs ? 2 : 1),
-                             rows_of(w13, e, pairs ? 1 : layer.intermediate, pairs ? 2 : 1), rows_of(w2, e, 0, 1)});
+    layer.experts.push_back({rows_of(w13, e, gate(pairs), gate(bias_pairs)), rows_of(w13, e, up(pairs), up(bias_pairs)),
+                             rows_of(w2, e, gate(false), gate(false))});
   model.layers.push_back(std::move(layer));
 }
 

@@ -19,7 +19,7 @@ import advice
 import contents
 import families
 import files
-import golden
+import loaded
 import layouts
 import missing
 import twins
@@ -31,7 +31,7 @@ CASES = [
     *layouts.CASES,
     *families.CASES,
     *twins.CASES,
-    *golden.CASES,
+    *loaded.CASES,
     *files.CASES,
     *advice.CASES,
 ]

@@ -5,7 +5,7 @@ import re
 
 from case import Case
 from checkpoint import both, config, fused, merged, nested, nothing, settings
-from families import AUTOROUND, CT, GRANITE, INKLING_BY_AUTOROUND, PACKED, compression, stacked, thinker, type_of
+from families import AUTOROUND, CT, INKLING_BY_AUTOROUND, PACKED, compression, stacked, thinker
 
 GATE, SWAPPED, GROUPS, HALVES = (
     "experts without gate",
@@ -14,26 +14,14 @@ GATE, SWAPPED, GROUPS, HALVES = (
     "pairs that are called halves",
 )
 GPT_OSS, GEMMA, INKLING = "gpt-oss-20b", "gemma-4-26b-a4b-ct", "inkling-quark"
-QUARK = {
-    "quant_method": "quark",
-    "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"},
-    "global_quant_config": {
-        "input_tensors": {"dtype": "fp4", "group_size": 32, "is_dynamic": True, "qscheme": "per_group"},
-        "weight": {
-            "dtype": "fp4", "group_size": 32, "is_dynamic": False, "qscheme": "per_group", "scale_format": "e8m0"
-        },
-    },
-    "layer_quant_config": {},
-    "layer_type_quant_config": {},
-    "exclude": [],
-}
+GRANITE, FILTER = "granite-4.0-h-small-quark", "privacy-filter-mxfp4"
 TOGETHER_PACKED = stacked("gate_up_proj", "down_proj", "_packed", "_scale")
 # name: model, alteration
 FORMS = {
     "AutoRound": (AUTOROUND, nothing),
     "Inkling by Quark": (INKLING, nothing),
     "Inkling by AutoRound": (AUTOROUND, INKLING_BY_AUTOROUND),
-    "Granite": (CT, both(GRANITE, settings(quantization_config=QUARK))),
+    "Granite": (GRANITE, nothing),
     "Gemma-4": (GEMMA, nothing),
     "Gemma-4's w13": (GEMMA, merged(fused)),
     "Gemma-4's gate_up_proj": (GEMMA, TOGETHER_PACKED),
@@ -41,7 +29,7 @@ FORMS = {
     "AFMoE": ("trinity-mini-ct", nothing),
     "LongCat": ("longcat-flash-ct", nothing),
     "Muse Spark": ("muse-spark-quark", nothing),
-    "privacy filter": (GPT_OSS, type_of("openai_privacy_filter")),
+    "privacy filter": (FILTER, nothing),
     "gate_up_proj": (CT, PACKED),
     "gate_up_proj_packed": (CT, TOGETHER_PACKED),
     "compression_config": (CT, config(compression)),

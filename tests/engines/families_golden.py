@@ -2,7 +2,7 @@
 
     MXFP4_PACK=build/mxfp4-pack PYTHONPATH=VLLM:.. python3 tests/engines/families_golden.py testdata/golden/families.json
 
-The checkpoints are those of tests/cases/golden.py. vLLM needs no GPU: its MoE block of the first layer with MXFP4 experts
+The checkpoints are those of tests/cases/loaded.py. vLLM needs no GPU: its MoE block of the first layer with MXFP4 experts
 is made in an otherwise empty model class, whose load_weights then gets that block's tensors. The file has the SHA-256 of
 each parameter before the engine converts it for a kernel: w13 is gate's rows, then those of up (GPT-OSS: pairs).
 Exchanged are only what asks for a GPU: the choice of a kernel, events, the architecture. No class of vLLM 0.33.0 reads
@@ -34,10 +34,12 @@ from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle
 from vllm.model_executor.layers.quantization import get_quantization_config
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cases"))
-import golden  # noqa: E402
+import loaded as forms  # noqa: E402
 from case import Bench  # noqa: E402
 
-METHODS = {"auto-round": "inc", "mxfp4": "gpt_oss_mxfp4"}  # by override_quantization_method of their configs
+# override_quantization_method names both so, but the second of model type gpt_oss alone: under "mxfp4" the privacy filter
+# gets the method of DeepSeek-V4, whose weight loader then raises.
+METHODS = {"auto-round": "inc", "mxfp4": "gpt_oss_mxfp4"}
 MARLIN = oracle.Mxfp4MoeBackend.MARLIN
 NAMES = {"w13_weight": "w13_codes", "w13_weight_packed": "w13_codes", "w13_weight_scale": "w13_scales",
          "w2_weight": "w2_codes", "w2_weight_packed": "w2_codes", "w2_weight_scale": "w2_scales",
@@ -94,7 +96,7 @@ def inkling(kind):
 # The class of the model within that of the first column, if it loads the layers.
 INNER = {"Gemma-4": "Gemma4Model", "Gemma-4's gate_up_proj": "Gemma4Model", "privacy filter": "OpenAIPrivacyFilterModel"}
 QWEN = MODELS + "qwen3_moe.Qwen3MoeModel", "layers.0.mlp", bare_experts("num_experts")
-# name of a form in golden.py: (model class, path of the block in it, what makes the block)
+# name of a form in loaded.py: (model class, path of the block in it, what makes the block)
 LOADERS = {
     "Hy3": (MODELS + "hy_v3.HYV3Model", "layers.1.mlp", block_class(MODELS + "hy_v3", "HYV3MoEFused")),
     "AFMoE": (MODELS + "afmoe.AfmoeForCausalLM", "model.layers.1.mlp", block_class(MODELS + "afmoe", "AfmoeMoE")),
@@ -143,43 +145,66 @@ def experts_of(block):
 
 def config_of(form, folder):
     """With the defaults of the engine's own class, if it has one."""
-    says = inner(json.loads((folder / "config.json").read_text())) | golden.ENGINE_SAYS.get(form, {})
+    says = inner(json.loads((folder / "config.json").read_text())) | forms.ENGINE_SAYS.get(form, {})
     if form.startswith("Inkling"):
         from vllm.models.inkling.configs import InklingModelConfig
         return InklingModelConfig(**says)
     return SimpleNamespace(**says)
 
 
-def loaded(form, folder):
-    """The parameters of the engine's layer."""
+def quantization_of(folder):
+    """A checkpoint's quantization_config."""
+    whole = json.loads((folder / "config.json").read_text())
+    return whole.get("quantization_config") or inner(whole).get("quantization_config") or whole["compression_config"]
+
+
+def quant_config_of(says):
+    """The engine's own config for a quantization_config."""
+    method = says["quant_method"]
+    quant = get_quantization_config(METHODS.get(method, method)).from_config(says)
+    quant.packed_modules_mapping = {}
+    return quant
+
+
+def empty_model(form, config, quant):
+    """(the engine's model with nothing but the block, the block)"""
     path, place, make = LOADERS[form]
     module, _, name = path.rpartition(".")
-    cls = getattr(import_module(module), name)
-    whole = json.loads((folder / "config.json").read_text())
-    says = whole.get("quantization_config") or whole["compression_config"]
-    config = config_of(form, folder)
-    quant = get_quantization_config(METHODS.get(says["quant_method"], says["quant_method"])).from_config(says)
-    quant.packed_modules_mapping = {}
-    model = bare(cls, config, quant)
+    model = bare(getattr(import_module(module), name), config, quant)
     if form in INNER:
         model.add_module("model", bare(getattr(import_module(module), INNER[form]), config, quant))
-    block = grown(model, place, make(config, quant, place if place.startswith("model.") else f"model.{place}"))
+    return model, grown(model, place, make(config, quant, place if place.startswith("model.") else f"model.{place}"))
+
+
+def tensors_of_block(form, folder, names=r"(.*experts\.|.*put_linear)"):
+    """The tensors of the block's layer that match, without those of shared experts, under the names that the model gets."""
+    place = LOADERS[form][1]
     tensors = {}
     for file in sorted(folder.glob("*.safetensors")):
         tensors |= load_file(file)
     number = re.search(r"layers\.(\d+)", place)[1]
-    chosen = {n: t for n, t in tensors.items() if re.search(rf"layers\.{number}\..*(experts\.|put_linear)", n) and "shared" not in n}
-    if not place.startswith("model."):
-        chosen = {n.removeprefix("model."): t for n, t in chosen.items()}
+    chosen = {n: t for n, t in tensors.items() if re.search(rf"layers\.{number}\.{names}", n) and "shared" not in n}
+    return chosen if place.startswith("model.") else {n.removeprefix("model."): t for n, t in chosen.items()}
+
+
+def filled(module):
+    """With bytes that no scale of `synth` has, and no row of its codes."""
+    for p in module.parameters():
+        if not p.is_meta:
+            p.data.view(torch.uint8).fill_(0xFF)
+
+
+def loaded(form, folder):
+    """The parameters of the engine's layer."""
+    model, block = empty_model(form, config_of(form, folder), quant_config_of(quantization_of(folder)))
     experts = experts_of(block)
-    for p in experts.parameters():
-        p.data.view(torch.uint8).fill_(0xFF)  # no scale of `synth`, and no row of its codes
-    model.load_weights(iter(chosen.items()))
+    filled(experts)
+    model.load_weights(iter(tensors_of_block(form, folder).items()))
     made = {NAMES[n]: p.data for n, p in experts.named_parameters() if n in NAMES}
     for name, t in made.items():
         rows = t.contiguous().view(torch.uint8).flatten(0, -2)
         assert not (rows == 0xFF).all(dim=1).any(), f"{form}: {name} was not loaded as a whole"
-    return cls.__name__, made
+    return type(model).__name__, made
 
 
 def digests(tensors):
@@ -219,7 +244,7 @@ def main():
             if o.only not in form:
                 continue
             print(form, flush=True)
-            bench = Bench(os.environ["MXFP4_PACK"], golden.case_of(form), Path(work) / re.sub(r"\W", "_", form))
+            bench = Bench(os.environ["MXFP4_PACK"], forms.case_of(form), Path(work) / re.sub(r"\W", "_", form))
             with on_cpu(config_of(form, bench.ckpt)), ExitStack() as stack:
                 as_on_a_gpu(stack)
                 name, tensors = loaded(form, bench.ckpt)

@@ -209,6 +209,14 @@ class Vllm(unittest.TestCase):
         self.assertIsInstance(made[both[1]].quant_method, OfBF16)
         self.assertEqual([asked[prefix] for prefix in both], ["marlin", "auto"])
 
+    def test_a_class_with_a_method_of_its_own_is_refused(self):
+        class MuseSparkRoutedExperts(vllm.RoutedExperts):
+            def _get_quant_method(self, *_):
+                pass
+
+        with mock.patch.object(vllm, "RoutedExperts", MuseSparkRoutedExperts):
+            self.refuses("MuseSparkRoutedExperts takes a method of its own", deepseek("marlin"), [DEEPSEEK.format(0)])
+
     def test_dummy_reads_nothing(self):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory)

@@ -115,6 +115,14 @@ def refuse_settings(vllm):
                       "original checkpoint (mxfp4-pack unpack makes it again)")
 
 
+def refuse_class(cls):
+    """Refuses a class of experts that takes a method of its own, as Muse Spark's does on ROCm: nothing would be read."""
+    function = "_get_quant_method"  # older releases of vLLM have none
+    if getattr(cls, function, None) is not getattr(RoutedExperts, function, None):
+        raise Refused(f"vLLM's {cls.__name__} takes a method of its own instead of this loader's. Serve the original "
+                      "checkpoint (mxfp4-pack unpack makes it again)")
+
+
 class PackedConfig:
     """A mixin before the engine's config class `base`."""
     manifest = base = None
@@ -145,6 +153,7 @@ class PackedConfig:
         place = self.place(prefix)
         if place not in packed.layers and not hasattr(own := super().get_quant_method(layer, prefix), "mxfp4_backend"):
             return own  # experts of another precision, which are copied unchanged
+        refuse_class(type(layer))
         if moe.moe_backend == "auto":
             moe.moe_backend = packed.kernel
         method = packed_method(super().get_quant_method(layer, prefix), packed, packed.layer(*place, prefix))

@@ -15,9 +15,9 @@ using namespace mxfp4;
 
 namespace {
 
-constexpr const char* families[] = {"gpt-oss",   "deepseek-v4", "deepseek-v4.1", "kimi-k3",  "mimo",
-                                    "ling",      "quark",       "fused",         "modelopt", "compressed-tensors",
-                                    "auto-round"};
+constexpr const char* families[] = {"gpt-oss",    "deepseek-v4", "deepseek-v4.1", "kimi-k3",  "mimo",
+                                    "ling",       "quark",       "fused",         "modelopt", "compressed-tensors",
+                                    "auto-round", "muse-spark"};
 
 Model model_of(const std::string& family) {
   Model m;
@@ -93,8 +93,9 @@ TEST_CASE("auto writes only what a loader reads, for every family, engine, relea
           CHECK((why.find("--no-loader writes it") != std::string::npos || !runs));
         }
   CHECK(taken > 800);
-  for (const char* cell : {"deepseek-v4 sglang gfx950", "gpt-oss sglang sm80", "gpt-oss sglang gfx942",
-                           "fused vllm sm90", "compressed-tensors sglang sm90", "kimi-k3 vllm gfx942"})
+  for (const char* cell :
+       {"deepseek-v4 sglang gfx950", "gpt-oss sglang sm80", "gpt-oss sglang gfx942", "fused vllm sm90",
+        "muse-spark vllm sm90", "muse-spark vllm gfx950", "compressed-tensors sglang sm90", "kimi-k3 vllm gfx942"})
     CHECK(refused.count(cell));
 }
 

@@ -99,6 +99,13 @@ TEST_CASE("models that were quantized after their release have most of their pub
   const Totals inkling = totals_of(describe_checkpoint("inkling-quark", {}), ".experts.")["U8"];
   const int64_t parameters = 63LL * 256 * 3 * 6144 * 3072;  // of 975 billion; one more layer is BF16
   CHECK(inkling.bytes == parameters / 2 + parameters / 32);
+  const Totals granite = totals_of(describe_checkpoint("granite-4.0-h-small-quark", {}), "")["all"];
+  const int64_t in_mxfp4 = 40LL * 72 * 3 * 4096 * 768;
+  CHECK(((granite.bytes - in_mxfp4 / 2 - in_mxfp4 / 32) / 2 + in_mxfp4) / 100'000'000 ==
+        322);  // published as 32.2 billion
+  const Totals filter = totals_of(describe_checkpoint("privacy-filter-mxfp4", {}), ".experts.")["U8"];
+  const int64_t of_filter = 8LL * 128 * 3 * 640 * 640;  // of 1.5 billion
+  CHECK(filter.bytes == of_filter / 2 + of_filter / 32);
   const auto draft = [](const char* model, const char* layer) {
     return totals_of(describe_checkpoint(model, {}), layer)["all"];
   };
