@@ -24,6 +24,11 @@ import cells
 # Models that a release does not have.
 ABSENT = {"0.26.0": ("deepseek-v4.1", "kimi-k3", "mimo", "ling"), "0.27.1": ("deepseek-v4.1", "ling"),
           "0.28.0": ("deepseek-v4.1",), "0.29.0": ("deepseek-v4.1",)}
+QUANTIZATION = "vllm.model_executor.layers.quantization."
+# Families whose method takes a kernel itself: its module and class.
+METHODS = {"compressed-tensors": ("compressed_tensors.compressed_tensors_moe.compressed_tensors_moe_w4a4_mxfp4",
+                                  "CompressedTensorsW4A4Mxfp4MoEMethod"),
+           "auto-round": ("inc.schemes.inc_mxfp4_moe", "INCMxfp4MoEMethod")}
 GPUS = {"sm80": (8, 0), "sm90": (9, 0), "sm100": (10, 0), "sm120": (12, 0)}
 
 
@@ -34,6 +39,13 @@ def replace_everywhere(package, functions):
             for function in functions:
                 if function in vars(module):
                     setattr(module, function, functions[function])
+
+
+def has_method(family):
+    try:
+        return util.find_spec(QUANTIZATION + METHODS[family][0]) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def quantised(oracle):
@@ -111,16 +123,15 @@ def vllm_rows(gpu=None):
             return oracle.select_mxfp4_moe_backend(config_of(family), activation_key=oracle.kMxfp4Dynamic)
         return (select_gpt_oss if family == "gpt-oss" else select_other)(config_of(family))
 
-    def compressed_tensors():
-        """Its method takes one kernel and asks nobody."""
-        module = importlib.import_module("vllm.model_executor.layers.quantization.compressed_tensors."
-                                         "compressed_tensors_moe.compressed_tensors_moe_w4a4_mxfp4")
-        method = module.CompressedTensorsW4A4Mxfp4MoEMethod(config_of("compressed-tensors"))
+    def of_method(family):
+        """The method takes one kernel and asks nobody."""
+        module, name = METHODS[family]
+        method = getattr(importlib.import_module(QUANTIZATION + module), name)(config_of(family))
         return [{"MarlinExperts": "MARLIN", "CutlassExpertsMxfp4": "CUTLASS_MXFP4_MXFP4"}[method.experts_cls.__name__]]
 
     def order(family):
-        if family == "compressed-tensors":
-            return compressed_tensors()
+        if family in METHODS:
+            return of_method(family)
         found = []
         oracle.backend_to_kernel_cls = lambda member: [] if member in found else classes(member)
         while True:
@@ -150,8 +161,8 @@ def vllm_rows(gpu=None):
         replace_everywhere("vllm.", always | {"is_deep_gemm_supported": platform.support_deep_gemm})
         type(platform)._enum = platforms.PlatformEnum.CUDA
     rows = []
-    for family in ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3", "mimo", "ling", "quark", "compressed-tensors"):
-        if family in ABSENT.get(vllm.__version__, ()) or gpu and family == "compressed-tensors":
+    for family in ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3", "mimo", "ling", "quark", *METHODS):
+        if family in ABSENT.get(vllm.__version__, ()) or family in METHODS and (gpu or not has_method(family)):
             continue
         for name, capability in {gpu: None}.items() if gpu else GPUS.items():
             if not gpu:

@@ -5,6 +5,7 @@ from it.
     python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
                                                            --backends REGEX: both only for these backends
     python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
+    python3 tests/engines/matrix.py --models vllm PATH     runs the classes of whole models
     python3 tests/engines/matrix.py                        writes the tables of README, the man pages, the program
                                                            and the loaders
     python3 tests/engines/matrix.py --check                fails if the tables differ from matrix.json, or if the
@@ -30,6 +31,9 @@ by hand (tests/bench/results).
 A row of `chosen` is the `order` in which the engine's own chooser prefers kernels, by the engine's names, on a machine
 that appears to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of
 --backend auto.
+
+A row of `models` is a form of tests/cases/loaded.py in the engine's class of the whole model (vllm_models.py), with
+`shown` as in a cell. With "not" it has the reason, and neither backend nor tensor-parallel size.
 """
 
 import argparse
@@ -54,6 +58,7 @@ TABLES = {
     "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),
     "learned": (("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu"), ("learned",)),
     "chosen": (("engine", "version", "family", "gpu"), ("order",)),
+    "models": (("engine", "version", "form", "backend", "tp"), ("shown", "how")),
 }
 # The scripts that fill a table, for each engine, with their arguments. Each runs in a process of its own.
 SCRIPTS = {
@@ -61,6 +66,7 @@ SCRIPTS = {
     "learned": {engine: [("learn_cells.py", engine)] for engine in MAN},
     "chosen": {"vllm": [("choosers.py", which) for which in ("vllm", "gfx942", "gfx950")],
                "sglang": [("choosers.py", "sglang")]},
+    "models": {"vllm": [("vllm_models.py",)], "sglang": []},
 }
 
 
@@ -315,7 +321,7 @@ def rendered(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen")):
+    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen"), ("--models", "models")):
         parser.add_argument(name, nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"), dest=table)
     parser.add_argument("--backends", default="", metavar="REGEX")
     parser.add_argument("--check", nargs="?", const="", metavar="PROGRAM")
@@ -344,7 +350,7 @@ def main():
         return 1
     print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN)
           + f"; learned and equal: {sum(row['learned'] == 'equal' for row in learned)} of {len(learned)}"
-          + f"; chosen: {len(matrix['chosen'])}")
+          + f"; chosen: {len(matrix['chosen'])}; models: {sum(row['shown'] != 'not' for row in matrix['models'])}")
     return 0
 
 
