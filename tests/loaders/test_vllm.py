@@ -181,42 +181,6 @@ class Vllm(unittest.TestCase):
             self.all_same(made[DEEPSEEK.format(number)], checkpoint.expected(key))
         self.refuses("no packed experts of mtp layer 1", checkpoint, [DEEPSEEK.format(3)])
 
-    def test_a_layer_of_another_precision_keeps_the_engines_method(self):
-        """Also its choice of a kernel. Such a layer has no packed experts; a layer that the engine takes for MXFP4 has."""
-        checkpoint = deepseek("marlin")
-        checkpoint.write(self.directory)
-        engines = vllm.DeepseekV4FP8Config.get_quant_method
-        asked = {}
-
-        class OfBF16:
-            def maybe_roundup_sizes(self, hidden, intermediate, *_):
-                return hidden, intermediate
-
-            def create_weights(self, **_):
-                pass
-
-            def process_weights_after_loading(self, layer):
-                pass
-
-        def method_of(config, layer, prefix):
-            asked[prefix] = getattr(getattr(layer, "moe_config", None), "moe_backend", None)
-            return OfBF16() if ".1." in prefix else engines(config, layer, prefix)
-
-        both = [DEEPSEEK.format(0), DEEPSEEK.format(1)]
-        with mock.patch.object(vllm.DeepseekV4FP8Config, "get_quant_method", method_of):
-            made = vllm.serve(self.directory, checkpoint, both, swiglu_limit=10.0)
-        self.all_same(made[both[0]], checkpoint.expected(("model", 0)))
-        self.assertIsInstance(made[both[1]].quant_method, OfBF16)
-        self.assertEqual([asked[prefix] for prefix in both], ["marlin", "auto"])
-
-    def test_a_class_with_a_method_of_its_own_is_refused(self):
-        class MuseSparkRoutedExperts(vllm.RoutedExperts):
-            def _get_quant_method(self, *_):
-                pass
-
-        with mock.patch.object(vllm, "RoutedExperts", MuseSparkRoutedExperts):
-            self.refuses("MuseSparkRoutedExperts takes a method of its own", deepseek("marlin"), [DEEPSEEK.format(0)])
-
     def test_dummy_reads_nothing(self):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory)
