@@ -111,7 +111,7 @@ SAID = ("--gate-up", "concatenated")
 KEY = "inference_moe_w13_interleaved"
 PAIRS = [
     halves("GPT-OSS", GPT_OSS, nothing, SAID),
-    halves("privacy filter", GPT_OSS, type_of("openai_privacy_filter"), SAID),
+    halves("privacy filter", FILTER, nothing, SAID),
     halves("Inkling by Quark", INKLING, config(lambda says: says["text_config"].update({KEY: False}))),
     halves("Inkling by AutoRound", AUTOROUND, both(INKLING_BY_AUTOROUND, settings(**{KEY: False}))),
 ]
