@@ -283,9 +283,9 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
 
 /// Refuses a --gate-up that differs from that of an existing output.
 void check_gate_up(const ConvertOptions& options, const std::string& out, const ManifestOptions& made) {
-  if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
-    fail(ErrorKind::usage, "{}: was made {} --gate-up {}", out, made.gate_up.empty() ? "without" : "with",
-         made.gate_up);
+  if (!options.model.gate_up.empty() && options.model.gate_up != made.model.gate_up)
+    fail(ErrorKind::usage, "{}: was made {} --gate-up {}", out, made.model.gate_up.empty() ? "without" : "with",
+         made.model.gate_up);
 }
 
 /// Converts a packed output to another form. The bytes are the same as from the original checkpoint, which is not
@@ -301,7 +301,7 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   const NewOutput to(options, target.place);
   check_kinds(*packed);
   check_gate_up(options, options.checkpoint, packed->manifest.options);
-  options.model.gate_up = packed->manifest.options.gate_up;
+  options.model = packed->manifest.options.model;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
   const Input in{names, packed->model, *source, names, &packed->manifest, {}, target.place};

@@ -20,7 +20,7 @@ bool is_own_source(const ConvertOptions& options, const Place& place) {
 
 ManifestOptions NewOutput::manifest_options(const Input& in) const {
   ManifestOptions m;
-  m.gate_up = options_.model.gate_up;
+  m.model = options_.model;
   m.allow_incomplete = options_.is_incomplete;
   m.sha256sums = options_.sha256;
   m.published = in.known ? in.known->options.published : in.published;

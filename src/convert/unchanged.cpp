@@ -47,7 +47,7 @@ std::optional<struct stat> state_again(const Shard& shard) try {
 Recipe recipe_in(const ManifestOptions& options, const std::string& layout_version) {
   Recipe recipe;
   recipe.layout_version = layout_version;
-  recipe.model.gate_up = options.gate_up;
+  recipe.model = options.model;
   recipe.allow_incomplete = options.allow_incomplete;
   if (!options.format.empty()) recipe.format = options.format;
   return recipe;

@@ -31,6 +31,7 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
 std::string damaged_tensor(const PackedCheckpoint& out, int threads);
 
 /// Caches a checksum of the contents of a checkpoint or an output, if a later change of its files would be detected.
+/// The key is the files alone, so the checksum must not depend on options.
 class ContentsCache {
  public:
   /// Records the state of the shards before they are read. A source without its own files is not cached.

@@ -43,8 +43,9 @@ struct ListedFile {
   friend bool operator==(const ListedFile&, const ListedFile&) = default;
 };
 
+/// What the manifest says of the conversion. recipe_in() (src/convert) compares it with a new one's recipe.
 struct ManifestOptions {
-  std::string gate_up;
+  ModelOptions model;
   bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents
   Json loss;                      // counts of a lossy backend, over all experts
   std::string format;             // sharded_state_format, or empty
@@ -97,7 +98,7 @@ struct Manifest {
   std::vector<ListedFile> files;
   std::vector<ManifestSet> sets;
   Checkpoint source;                          // names, dtypes, shapes, config and index; no data
-  std::vector<Hash> checksums;                // of source.tensors[i]
+  std::vector<Hash> checksums;                // of source.tensors[i]: OUT has all of them
   std::map<std::string, std::string> copied;  // file of a copied tensor, by name
   std::set<std::string> float_zeros;          // source scale tensors whose byte 0 stands for F32 0.0
 

@@ -34,7 +34,7 @@ class Reader {
     if (json_.has("format")) m_.options.format = json_.at("format").text();
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
-    if (source.has("gate_up")) m_.options.gate_up = source.at("gate_up").text();
+    if (source.has("gate_up")) m_.options.model.gate_up = source.at("gate_up").text();
     m_.options.allow_incomplete = source.has("allow_incomplete");
     json_.at("files").each([&](const Field& f) { read_file(f); });
     read_source(source);

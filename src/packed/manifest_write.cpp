@@ -17,7 +17,7 @@ Json source_of(const Plan& plan, const TensorSums& sums, const ManifestOptions& 
   Json out = {{"model_type", plan.model->model_type},
               {"family", plan.model->family},
               {"fingerprint", fingerprint_of(plan, sums.source)}};
-  if (!options.gate_up.empty()) out["gate_up"] = options.gate_up;
+  if (!options.model.gate_up.empty()) out["gate_up"] = options.model.gate_up;
   if (options.allow_incomplete) out["allow_incomplete"] = true;
   Json& files = out["files"] = Json::array();
   for (const Shard& s : ck.shards) files.push_back({{"name", s.name}, {"bytes", s.state.bytes}});

@@ -169,7 +169,7 @@ std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles 
   for (ManifestSet& set : m.sets) read_set_table(*p, set, problems);
   if (problems.any()) return p;
   Problems unreadable;
-  p->model = recognise(m.source, {m.options.gate_up}, unreadable);
+  p->model = recognise(m.source, m.options.model, unreadable);
   if (unreadable.any()) {
     problems.add(Error(ErrorKind::input, unreadable.errors()));
     problems.throw_if_any();

@@ -57,7 +57,7 @@ class Rebuilding {
         kept_(with_kept_shards(p, source)),
         source_(kept_ ? *kept_ : source),
         problems_(problems) {
-    model_ = recognise(source_, {m_.options.gate_up}, problems);
+    model_ = recognise(source_, m_.options.model, problems);
   }
 
   void run() {

@@ -27,7 +27,7 @@ RunSettings settings_in_config(const PackedCheckpoint& p) {
   if (quantization.contains("source_quantization_config"))
     quantization = Json(quantization["source_quantization_config"]);
   Problems reported_elsewhere;
-  return settings_of(recognise(changed, {p.manifest.options.gate_up}, reported_elsewhere));
+  return settings_of(recognise(changed, p.manifest.options.model, reported_elsewhere));
 }
 
 /// The settings in the manifest's set, which loaders read.

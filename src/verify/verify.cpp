@@ -80,7 +80,7 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
 
 /// Reports a problem if OUT's source lacks something that its config requires. If --allow-incomplete permitted that, it
 /// is a warning.
-void check_whole(const PackedCheckpoint& packed, Verdict& v) {
+void report_missing(const PackedCheckpoint& packed, Verdict& v) {
   if (v.problems.any()) return;
   Problems lacks;
   const bool allowed = packed.manifest.options.allow_incomplete;
@@ -113,7 +113,7 @@ bool verify(const VerifyOptions& options) {
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (is_state && options.part.count > 1)
     fail(ErrorKind::usage, "{}: a sharded state is verified by one node, without --part", options.out);
-  check_whole(*packed, v);
+  report_missing(*packed, v);
   const bool first = options.part.index == 0;
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);

@@ -31,7 +31,7 @@ Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
   Problems unknown, problems;
   Model model = recognise(source, {}, unknown);
   if (!unknown.any()) return model;
-  model = recognise(source, {p.manifest.options.gate_up}, problems);
+  model = recognise(source, p.manifest.options.model, problems);
   problems.throw_if_any();
   return model;
 }
