@@ -1,10 +1,11 @@
-// Plans, packs and unpacks with every backend in memory: over shapes, tensor-parallel sizes and seeds, and for every
-// code with every scale byte.
+// Plans, packs and unpacks with every backend in memory: over shapes, tensor-parallel sizes and seeds, for every code
+// with every scale byte, and by the backend's layout file.
 #include <catch2/catch.hpp>
 #include <random>
 #include <set>
 
 #include "src/backends/backend.h"
+#include "src/backends/layout_file.h"
 #include "src/plan/pieces.h"
 #include "src/plan/transfer.h"
 
@@ -90,6 +91,55 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
   return true;
 }
 
+/// Every tensor of all ranks, packed one behind the other. Empty if the backend refuses the shape.
+std::vector<uint8_t> packed_by(const Backend& backend, const Checkpoint& ck, const Model& model, int tp) {
+  Problems problems;
+  const Plan plan = make_plan(ck, model, backend, {.tp_size = tp}, problems);
+  if (problems.any()) return {};
+  const auto device = open_cpu();
+  std::vector<uint8_t> all;
+  for (const PackedTensor& t : plan.packed) {
+    const Pieces pieces = pieces_in(plan, t, 0, int64_t(model.layers[0].experts.size()));
+    const auto source = fill(t, pieces.source_bytes, 3);
+    std::vector<uint8_t> canonical(size_t(pieces.canonical_bytes)), packed(size_t(t.bytes));
+    for (const Piece& p : pieces.list) to_canonical(t, p, source.data(), canonical.data());
+    pack_experts(pieces, t, *device, canonical.data(), packed.data());
+    all.insert(all.end(), packed.begin(), packed.end());
+  }
+  return all;
+}
+
+/// Compares the bytes of each backend on one shape with those by its layout file. Returns how many have one.
+int compare_layout_files(bool gpt_oss, int64_t hidden, int64_t intermediate, int tp) {
+  const Checkpoint ck = made(gpt_oss, hidden, intermediate, 2);
+  Problems problems;
+  const Model model = recognise(ck, {}, problems);
+  problems.throw_if_any();
+  int compared = 0;
+  for (const Backend* b : backends()) {
+    INFO(b->engine << " " << b->name << " " << b->layout_version << ", tp " << tp);
+    const LayerSize size = rank_share(model.layers.front(), tp);
+    if (b->rewrite) {
+      CHECK_THROWS_WITH(write_layout(*b, model, size), Catch::Contains("a layout file can only move bits"));
+      continue;
+    }
+    const auto expected = packed_by(*b, ck, model, tp);
+    if (expected.empty()) continue;
+    std::string text;
+    try {
+      text = write_layout(*b, model, size);
+    } catch (const Error& e) {
+      CHECK_THAT(e.what(), Catch::Contains("experts are not the first dimension"));
+      continue;
+    }
+    const Backend& file = read_layout(text, "file.json");
+    CHECK(find_same(file, model.pairs) != nullptr);
+    CHECK((packed_by(file, ck, model, tp) == expected));  // too large to print
+    ++compared;
+  }
+  return compared;
+}
+
 /// Tries every lossless backend on one shape. Returns how many support it.
 int round_trips(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t experts, int tp, uint32_t seed) {
   const Checkpoint ck = made(gpt_oss, hidden, intermediate, experts);
@@ -137,5 +187,12 @@ TEST_CASE("all 16 codes under all 256 scale bytes through every backend") {
   for (const int tp : {1, 4}) {
     CHECK(round_trips(true, 256, 512, 1, tp, 0) >= 20);
     CHECK(round_trips(false, 512, 1024, 1, tp, 0) >= 20);
+  }
+}
+
+TEST_CASE("a layout file of every backend packs its bytes, and is known as built in") {
+  for (const int tp : {1, 2}) {
+    CHECK(compare_layout_files(true, 96, 160, tp) >= 20);
+    CHECK(compare_layout_files(false, 128, 256, tp) >= 20);
   }
 }
