@@ -41,61 +41,6 @@ TEST_CASE("models of synth lack nothing, in their own and in small sizes, with a
   CHECK(structures > 500);
 }
 
-TEST_CASE("what is taken from a whole checkpoint is named, with its layers and how many have it") {
-  struct Loss {
-    const char* model;
-    std::vector<std::string> names;  // parts of the names of removed tensors
-    const char* said;
-  };
-  const Loss losses[] = {
-      {"gpt-oss-20b",
-       {".layers.9."},
-       "model.layers.9: the layer is missing; config.json says num_hidden_layers = 10\n"},
-      {"gpt-oss-20b",
-       {".layers.4.", ".layers.5."},
-       "model.layers.4-5: 2 layers are missing; config.json says num_hidden_layers = 10\n"},
-      {"deepseek-v4-flash", {"layers.9."}, "layers.9: the layer is missing; config.json says num_hidden_layers = 10\n"},
-      {"kimi-k3",
-       {"layers.0."},
-       "language_model.model.layers.0: the layer is missing; config.json says num_hidden_layers = 10\n"},
-      {"deepseek-v4-flash", {"mtp.0."}, "MTP: 1 of 1 layer missing; config.json says num_nextn_predict_layers = 1\n"},
-      {"glm-5.2-quark", {"layers.10."}, "MTP: 1 of 1 layer missing; config.json says num_nextn_predict_layers = 1\n"},
-      {"qwen3-30b-a3b-ct",
-       {".3.self_attn.q_norm.", ".9.self_attn.q_norm."},
-       "model.layers.3, 9.self_attn.q_norm: missing, 1 tensor in each of 2 layers; 8 layers of the same kind have "
-       "it\n"},
-      {"gpt-oss-20b",
-       {".9.self_attn.sinks"},
-       "model.layers.9.self_attn.sinks: missing, 1 tensor in 1 layer; 9 layers of the same kind have it\n"},
-      {"kimi-k3",
-       {".0.mlp.up_proj"},
-       "language_model.model.layers.*.mlp.up_proj: missing in every layer that has "
-       "language_model.model.layers.*.mlp.gate_proj\n"},
-      {"deepseek-v4-flash",
-       {"layers.7.attn.wo_b.weight"},
-       "layers.7.attn.wo_b.weight: missing, 1 tensor in 1 layer; 9 layers of the same kind have it\n"},
-      {"gpt-oss-20b",
-       {"gate_up_proj_bias"},
-       "model.layers.0-9.mlp.experts.gate_up_proj_bias: missing in 10 of 10 layers; all layers of a gpt_oss have it\n"},
-      {"gpt-oss-20b", {"embed_tokens"}, "model.embed*: the embedding is missing\n"},
-      {"kimi-k3",
-       {"language_model.model.norm."},
-       "language_model.model.norm: the norm behind the last layer is missing\n"},
-      {"mimo-v2.6-flash",
-       {"lm_head"},
-       "lm_head: the output head is missing; config.json does not tie it to the embedding\n"},
-      {"deepseek-v4-flash",
-       {"gate.bias", "tid2eid"},
-       "layers.0-2.ffn.gate.tid2eid: missing in 3 of 3 layers; config.json says num_hash_layers = 3\n"
-       "layers.3-9.ffn.gate.bias: missing in 7 of 7 layers; config.json says num_hash_layers = 3\n"
-       "mtp.0.ffn.gate.bias: missing in 1 of 1 layer; config.json says num_hash_layers = 3\n"},
-  };
-  for (const Loss& l : losses) {
-    INFO(l.model << " without " << l.names.front());
-    CHECK(without(synthetic(l.model, 10), l.names) == l.said);
-  }
-}
-
 TEST_CASE("static scales of some experts only are an error that names the first and the last without") {
   Checkpoint ck = synthetic("kimi-k2.5-quark", 3);
   std::vector<Tensor> scales;
