@@ -153,22 +153,6 @@ def zeros_to_the_end(shard, count):
     return alter
 
 
-def flipped(pattern, at=0):
-    """One bit in the first tensor whose name matches."""
-
-    def alter(ckpt):
-        for path in sorted(ckpt.glob("*.safetensors")):
-            tensors = read_shard(path)
-            for name in filter(re.compile(pattern).search, tensors):
-                dtype, shape, data = tensors[name]
-                tensors[name] = dtype, shape, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-                write_shard(path, tensors)
-                return
-        raise AssertionError(pattern)
-
-    return alter
-
-
 def fused(tensors):
     """Experts one by one, as an engine holds them: w13_weight and w2_weight of all experts of a layer."""
     out, layers = {}, {}

@@ -18,10 +18,12 @@ test_adds() {
 }
 test_without_add() {
   one_set
+  cp -r several before
   expect 'another set' 2 '' 'several: exists and holds marlin of vllm; --add adds this set; --force replaces it$' on marlin sglang
   expect 'the same set' 0 '' 'several: unchanged$' on marlin vllm
   expect 'a set of another checkpoint' 2 '' 'several: exists and holds marlin of vllm, and this set cannot be added; choose another place' \
     "$program" convert "$deepseek" several --backend marlin --engine sglang
+  expect 'OUT stays' 0 '' '' diff -r before several
 }
 test_file_of_others() {
   one_set

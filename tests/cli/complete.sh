@@ -18,6 +18,8 @@ test_allowed() {
   synth gpt-oss-20b last --tiny --layers 4
   prepare python3 "$root/tests/support/without_tensors.py" last .layers.3.
   expect 'convert says what to do' 2 '' 'incomplete; fetch what is missing, or give --allow-incomplete to convert it$' on last out
+  expect 'a dry run is refused, too' 2 '' 'error: model.layers.3: the layer is missing' on last out --dry-run
+  nothing out
   expect 'it is converted if that is allowed' 0 '' 'warning: model.layers.3: the layer is missing' on last out --allow-incomplete
   expect 'verify as JSON' 0 '"incomplete":\["model.layers.3: the layer is missing' 'warning: model.layers.3' "$program" verify out --json
   expect 'from one form to another it stays so' 0 '' 'warning: model.layers.3' on out again

@@ -35,6 +35,10 @@ test_source_again() {
   cp "$dir/u/$companion" "$dir/kept" && echo edited >>"$dir/u/$companion"
   expect 'but not with a file that was edited' 2 '' 'nothing in it says that this command made it' "$program" unpack "$dir/o" "$dir/u" --force
   mv "$dir/kept" "$dir/u/$companion"
+  echo mine >u/own.txt
+  expect "nor with a user's file" 2 '' 'own.txt' "$program" unpack o u --force
+  expect 'which stays' 0 '^mine$' '' cat u/own.txt
+  rm u/own.txt
   expect 'by the same files' 0 '' '' diff -r "$dir/u" "$tiny"
   cp -r "$root/testdata/tiny/deepseek-v4" "$dir/other"
   expect 'another checkpoint is not replaced' 2 '' 'other: exists, and nothing in it says that this command made it' \
