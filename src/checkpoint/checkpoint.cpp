@@ -10,10 +10,12 @@
 #include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/checkpoint/companion.h"
+#include "src/checkpoint/remote_source.h"
 #include "src/io/leftover.h"
 #include "src/io/parts.h"
 #include "src/io/sha256.h"
 #include "src/io/source_folder.h"
+#include "src/remote/address.h"
 
 namespace mxfp4 {
 
@@ -28,8 +30,10 @@ int64_t ctime_of(const struct stat& s) { return int64_t(s.st_ctim.tv_sec) * 1'00
 
 bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
   const Fd file = ck.folder->open(name, problems);
-  if (file) ck.shards.push_back(source_shard(name, ck.folder->path(name), file));
-  return bool(file);
+  if (!file) return false;
+  ck.shards.push_back(source_shard(name, ck.folder->path(name), file));
+  if (ck.remote) ck.remote->set_state(ck.shards.back());
+  return true;
 }
 
 /// The names of all files that may be shards. Engines find shards by a pattern that excludes names with a dot in front.
@@ -92,7 +96,9 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
   std::set<std::string> unreadable;
   for (size_t i = 0; i < ck.shards.size(); ++i) {
     const int64_t before = problems.count();
-    Header header = read_header(open_again(ck.shards[i]), ck.shards[i].name, problems);
+    const Shard& shard = ck.shards[i];
+    const Fd file = shard.version.empty() ? open_again(shard) : open_read(shard.path, shard.name);
+    Header header = read_header(file, shard.name, problems, shard.state.bytes);
     for (const auto& [key, value] : header.metadata)
       if (key == "mxfp4_pack")
         problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
@@ -196,6 +202,7 @@ Shard source_shard(const std::string& name, const std::string& path, const Fd& o
 }
 
 Fd open_again(const Shard& shard) {
+  if (!shard.version.empty()) fail(ErrorKind::input, "{}: is on a server; a local file was expected", shard.name);
   Fd file = open_read(shard.path, shard.name);
   const struct stat now = file.stat();
   const bool is_explained = shard.ctime_ns == 0 || shard.links != 1 || now.st_nlink != 1;
@@ -248,19 +255,23 @@ const Tensor* Checkpoint::find(std::string_view name) const {
 }
 
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links) {
-  const auto held = std::make_shared<SourceFolder>(dir, links);
+  const auto remote = is_remote(dir) ? std::make_shared<RemoteSource>(dir) : nullptr;
+  const auto held = std::make_shared<SourceFolder>(remote ? remote->folder() : dir, links);
   const Folder& folder = held->folder();
   if (!folder && errno == ENOTDIR) fail_no_checkpoint(dir);
   if (!folder) fail_errno(dir, "cannot open", errno);
   if (::euidaccess(folder.lasting_path().c_str(), R_OK | X_OK) != 0) fail_errno(dir, "cannot read", errno);
   const bool indexed = folder.has(index_name);
   const std::vector<std::string> files = safetensors_in(folder);
+  if (!indexed && files.empty() && remote)
+    fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint was expected", dir, index_name);
   if (!indexed && files.empty()) fail_no_checkpoint(dir);
-  if (const std::string around = indexed || folder.has(config_name) ? "" : nearby(dir); !around.empty())
+  if (const std::string around = remote || indexed || folder.has(config_name) ? "" : nearby(dir); !around.empty())
     fail(ErrorKind::input, "{}: no {}; a checkpoint directory was expected{}", dir, config_name, around);
   Checkpoint ck;
   ck.dir = dir;
   ck.folder = held;
+  ck.remote = remote;
   ck.complete = read_config(ck, problems);
   Index index;
   std::set<std::string> names;

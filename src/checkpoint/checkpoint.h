@@ -17,6 +17,7 @@
 
 namespace mxfp4 {
 
+class RemoteSource;
 class SourceFolder;
 
 /// Far above any checkpoint, and low enough that no size computed from shapes overflows.
@@ -64,15 +65,18 @@ struct Shard {
   /// so it is compared only if the file has no second name.
   int64_t ctime_ns = 0;
   uint64_t links = 0;
+  /// Of a file on a server: its ETag or hash; else empty. Then `path` has a file with the header alone.
+  std::string version = {};
 };
 /// The shard for an open file, which can be opened again by its path.
 Shard source_shard(const std::string& name, const std::string& path, const Fd& opened);
-/// Opens the file again. Throws Error{input} if the path has another file, or if the file has changed.
+/// Opens a local file again. Throws Error{input} if the path has another file, or if the file has changed.
 Fd open_again(const Shard& shard);
 
 struct Checkpoint {
   std::string dir;                             // as the user calls it, for messages
   std::shared_ptr<const SourceFolder> folder;  // all reads go through it
+  std::shared_ptr<RemoteSource> remote;        // null: the files are local
   std::vector<Shard> shards;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
   Json config;                                             // {} if there is none
@@ -101,7 +105,8 @@ struct Index {
 Index parse_index(std::string_view text, Problems& problems);
 
 /// Reads the config, the index and every shard's header, and checks them against each other and the files' sizes.
-/// Problems go to `problems`; it throws only if the rest cannot be read.
+/// Problems go to `problems`; it throws only if the rest cannot be read. dir: a directory, or the address of a remote
+/// source.
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links = Links::stay);
 
 /// The whole text of a small companion; companion.h has functions for large ones. Throws Error{input} if the text does

@@ -97,6 +97,12 @@ bool is_weights(const fs::path& name) {
   return extensions.count(name.extension().string()) > 0;
 }
 
+bool may_be_companion(const std::string& name, int64_t bytes) {
+  const fs::path path = name;
+  const bool hidden = std::any_of(path.begin(), path.end(), [](const fs::path& p) { return p.string()[0] == '.'; });
+  return !hidden && std::count(name.begin(), name.end(), '/') <= 2 && !is_left_out(path, bytes);
+}
+
 void find_companions(Checkpoint& ck, Problems& problems) {
   Finder finder(ck, problems);
   walk(ck.folder->folder(), [&](const Entry& entry) { return finder.visit(entry); });

@@ -15,6 +15,9 @@ class Problems;
 /// checkpoint in a folder is left out whole, and a warning says so.
 void find_companions(Checkpoint& checkpoint, Problems& problems);
 
+/// Whether find_companions() would take a file, by its name and size.
+bool may_be_companion(const std::string& name, int64_t bytes);
+
 /// Passes the text of one companion in parts. Throws Error{input} at the end if the text does not have the known
 /// checksum. The checkpoint must outlive the result.
 TextSource companion_source(const Checkpoint& checkpoint, const std::string& name);

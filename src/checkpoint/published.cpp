@@ -8,6 +8,7 @@
 #include "src/base/folder.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/companion.h"
+#include "src/checkpoint/remote_source.h"
 #include "src/io/source_folder.h"
 
 namespace mxfp4 {
@@ -85,6 +86,7 @@ std::string original_text(const Checkpoint& ck, const std::string& name) {
 }
 
 PublishedList published_beside(const Checkpoint& ck) {
+  if (ck.remote) return ck.remote->published();
   PublishedList list;
   for (const std::string& name : original_files(ck)) {
     std::string hash = hash_in_cache(ck.folder->folder(), name), by = "cache";

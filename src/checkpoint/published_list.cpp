@@ -5,6 +5,8 @@
 
 #include "src/base/file.h"
 #include "src/checkpoint/field.h"
+#include "src/checkpoint/remote_listing.h"
+#include "src/remote/address.h"
 
 namespace mxfp4 {
 
@@ -109,15 +111,21 @@ std::string hash_like(const PublishedFile& file, std::string_view text) {
   return digest.hex();
 }
 
-PublishedList read_published_list(const std::string& path) {
-  const std::string text = read_text(path, max_list_bytes);
+PublishedList parse_published_list(const std::string& text, const std::string& list) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != text.npos && (text[first] == '[' || text[first] == '{');
-  PublishedList files = is_json ? read_tree(text, path) : read_sums(text, path);
-  if (files.empty()) fail(ErrorKind::input, "{}: names no file; a SHA256SUMS or the hub's list was expected", path);
+  PublishedList files = is_json ? read_tree(text, list) : read_sums(text, list);
+  if (files.empty()) fail(ErrorKind::input, "{}: names no file; a SHA256SUMS or the hub's list was expected", list);
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (PublishedFile& f : files) f.by = std::filesystem::path(path).filename().string();
-  refuse_second(files, path);
+  for (PublishedFile& f : files) f.by = std::filesystem::path(list).filename().string();
+  refuse_second(files, list);
+  return files;
+}
+
+PublishedList read_published_list(const std::string& path) {
+  if (!is_remote(path)) return parse_published_list(read_text(path, max_list_bytes), path);
+  PublishedList files = list_remote(parse_remote(path)).published;
+  if (files.empty()) fail(ErrorKind::input, "{}: publishes no hashes; give the file of a list", path);
   return files;
 }
 

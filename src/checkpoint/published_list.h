@@ -33,8 +33,10 @@ Digest digest_like(const PublishedFile& file, int64_t bytes);
 /// That hash of a whole file's text.
 std::string hash_like(const PublishedFile& file, std::string_view text);
 
-/// Reads a SHA256SUMS, or the JSON list of a repository's files from the Hugging Face hub. Throws Error{input} that
-/// names the line or entry if the text is neither, names a file twice, or names none.
+/// Reads a SHA256SUMS, or the JSON list of a repository's files from the Hugging Face hub; `list` is its name. Throws
+/// Error{input} that names the line or entry if the text is neither, names a file twice, or names none.
+PublishedList parse_published_list(const std::string& text, const std::string& list);
+/// The same for a file, or for the hashes that a remote source publishes.
 PublishedList read_published_list(const std::string& path);
 
 }  // namespace mxfp4

@@ -244,8 +244,8 @@ std::string lfs_pointer(const Fd& fd) {
   return head == lfs_version ? foreign_format(head) : "";
 }
 
-Header read_header(const Fd& fd, std::string_view file, Problems& problems) {
-  const int64_t bytes = fd.stat().st_size;
+Header read_header(const Fd& fd, std::string_view file, Problems& problems, int64_t file_bytes) {
+  const int64_t bytes = file_bytes < 0 ? fd.stat().st_size : file_bytes;
   const auto refuse = [&](const std::string& what) {
     const std::string foreign = foreign_format_of(fd);
     return problems.error(file, "{}", foreign.empty() ? what : foreign), Header{};

@@ -86,8 +86,8 @@ std::string foreign_format_of(const Fd& file);
 std::string lfs_pointer(const Fd& file);
 
 /// Parses a file's header; the length is checked against the file before memory is taken. `shown` is the name in
-/// messages. I/O errors throw.
-Header read_header(const Fd& file, std::string_view shown, Problems& problems);
+/// messages. I/O errors throw. file_bytes: the file's size if `file` has only its begin; -1: `file` is whole.
+Header read_header(const Fd& file, std::string_view shown, Problems& problems, int64_t file_bytes = -1);
 /// Reads the header of a single file.
 Header read_header(const std::string& path, std::string_view shown, Problems& problems);
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "src/checkpoint/remote_source.h"
+#include "src/remote/remote_reader.h"
+
 namespace mxfp4 {
 
 ShardReader::ShardReader(const Checkpoint& checkpoint, CacheRoom room)
@@ -11,8 +14,11 @@ ShardReader::ShardReader(const Checkpoint& checkpoint, CacheRoom room)
   int64_t bytes = 0;
   for (const Shard& s : checkpoint.shards) bytes += s.state.bytes;
   room_.expect(bytes);
+  if (checkpoint.remote) remote_ = checkpoint.remote->reader(checkpoint.shards);
   check_unchanged();
 }
+
+ShardReader::~ShardReader() = default;
 
 DirectFile ShardReader::open_to_read(size_t shard) {
   DirectFile file(open_again(checkpoint_.shards[shard]));
@@ -20,8 +26,28 @@ DirectFile ShardReader::open_to_read(size_t shard) {
   return file;
 }
 
+void ShardReader::read(size_t shard, int64_t offset, int64_t bytes, void* to, const DirectFile::BlockSink& sink) const {
+  if (remote_)
+    remote_->read({shard, offset, bytes}, static_cast<uint8_t*>(to), sink);
+  else
+    files_.get(shard)->read(to, bytes, offset, sink);
+}
+
 void ShardReader::read(const TensorRange& r, void* to, const DirectFile::BlockSink& sink) const {
-  files_.get(size_t(r.tensor->file))->read(to, r.bytes, r.in_file(), sink);
+  read(size_t(r.tensor->file), r.in_file(), r.bytes, to, sink);
+}
+
+void ShardReader::expect(std::span<const TensorRange> ranges) const {
+  if (!remote_) return;
+  std::vector<RemoteRange> list;
+  for (const TensorRange& r : ranges) {
+    const auto file = size_t(r.tensor->file);
+    if (!list.empty() && list.back().file == file && list.back().offset + list.back().bytes == r.in_file())
+      list.back().bytes += r.bytes;
+    else
+      list.push_back({file, r.in_file(), r.bytes});
+  }
+  remote_->expect(list);
 }
 
 void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink) const {
@@ -31,12 +57,13 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const D
     int64_t end = begin;
     for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].in_file() == end; ++i)
       end += ranges[i].bytes;
-    files_.get(size_t(file))->read(to, end - begin, begin, sink);
+    read(size_t(file), begin, end - begin, to, sink);
     to += end - begin;
   }
 }
 
 std::unique_ptr<PageCacheMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
+  if (remote_) return nullptr;
   int64_t begin = INT64_MAX, end = 0, bytes = 0;
   for (const TensorRange& r : ranges) {
     if (r.tensor->file != ranges[0].tensor->file) return nullptr;
@@ -49,10 +76,11 @@ std::unique_ptr<PageCacheMap> ShardReader::map(Device& device, std::span<const T
 }
 
 bool ShardReader::is_cached(const TensorRange& r) const {
-  return files_.get(size_t(r.tensor->file))->is_cached(r.bytes, r.in_file());
+  return remote_ || files_.get(size_t(r.tensor->file))->is_cached(r.bytes, r.in_file());
 }
 
 void ShardReader::check_unchanged() const {
+  if (remote_) return;
   for (const Shard& shard : checkpoint_.shards) open_again(shard);
 }
 

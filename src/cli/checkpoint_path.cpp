@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/io/source_folder.h"
+#include "src/remote/address.h"
 
 namespace mxfp4::cli {
 
@@ -111,12 +112,26 @@ std::string snapshot_of(const fs::path& repository) {
   fail(ErrorKind::input, "{}: a link or no folder; name the checkpoint's own folder", found.string());
 }
 
+/// The address of a remote source, or an empty text for a path. name: without the hub's address.
+std::string remote_path(const std::string& given, const std::string& name) {
+  if (name != given && is_repository_name(name)) return "hf://" + name;
+  return given.find("://") == given.npos ? "" : parse_remote(given).shown;
+}
+
+bool is_in_cache(const std::string& name) {
+  std::error_code ec;
+  return fs::is_directory(folder_in_cache(name) / "snapshots", ec);
+}
+
 }  // namespace
 
 std::string checkpoint_path(const std::string& given) {
   std::error_code ec;
   const std::string text = without_address(given);
-  const fs::path path(text);
+  const std::string remote = remote_path(given, text);
+  const bool is_cached = remote == "hf://" + text && is_in_cache(text);
+  if (!remote.empty() && !is_cached) return remote;
+  const fs::path path = is_cached ? folder_in_cache(text) : fs::path(text);
   const bool is_missing = !fs::exists(path, ec) && !ec, is_name = is_missing && is_repository_name(text);
   if (!is_missing && !fs::is_directory(path / "snapshots", ec)) {
     if (const auto models = folders_in(path, front); !models.empty() && !fs::exists(path / config_name, ec))
@@ -127,9 +142,9 @@ std::string checkpoint_path(const std::string& given) {
   const std::string found = is_missing && !is_name ? "" : snapshot_of(is_name ? folder_in_cache(text) : path);
   if (found.empty() && is_name && !fs::is_directory(path.parent_path(), ec))
     fail(ErrorKind::input,
-         "{}: no such directory; a model of that name on the Hugging Face hub is fetched with: hf download {} "
-         "--local-dir {}",
-         given, text, text.substr(text.find('/') + 1));
+         "{}: no such directory; for a model of that name on the Hugging Face hub give hf://{}, or download it with: "
+         "hf download {} --local-dir {}",
+         given, text, text, text.substr(text.find('/') + 1));
   if (found.empty() && is_missing)
     fail(ErrorKind::io,
          "{}: no such directory; a checkpoint directory was expected, or the name of a repository (OWNER/NAME) in the "

@@ -313,8 +313,9 @@ ConvertOptions Conversion::settled() const {
 
 NeededOptions add_conversion(CLI::App* app, Conversion& c) {
   NeededOptions needed;
-  needed.checkpoint = app->add_option("CKPT", c.options.checkpoint,
-                                      "Checkpoint directory, or its name in the Hugging Face cache; only read");
+  needed.checkpoint = app->add_option(
+      "CKPT", c.options.checkpoint,
+      "Checkpoint directory, its name in the Hugging Face cache, or its address (hf://, https:// or s3://); only read");
   needed.checkpoint->required()->type_name("");
   needed.out = app->add_option("OUT", c.options.out, "Directory to make; appears complete or not at all");
   needed.out->required()->type_name("");

@@ -157,7 +157,8 @@ CLI::Option* add_published(CLI::App* app, std::string& list) {
       app,
       {.name = "--published",
        .value = "FILE",
-       .help = "Compare the original files with published hashes: a SHA256SUMS, or the hub's list of files in JSON",
+       .help = "Compare the original files with published hashes: a SHA256SUMS, the hub's list of files in JSON, or "
+               "hf://OWNER/NAME",
        .manual = R"(Compare the original files with the hashes in
 .Ar FILE ;
 see

@@ -54,6 +54,7 @@ void Conversion::run() {
 void Conversion::carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress) {
   std::vector<TensorRange> ends = last_ranges(plan_, batches);
   if (hashes_) hashes_->set_jobs(ends);
+  source_.expect(all_ranges(plan_, batches));
   JobOrder order = order_in_source(hashes_ ? std::vector<TensorRange>() : std::move(ends), source_.reader());
   const auto work = [&](Worker& worker, int64_t) {
     const int64_t i = hashes_ ? hashes_->next() : order.next();
@@ -109,7 +110,7 @@ void Conversion::open_files() {
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];
     if (others_files_[i]) continue;
-    is_linked_[i] = f.shard && out_.link(open_again(*f.shard), f.name);
+    is_linked_[i] = f.shard && f.shard->version.empty() && out_.link(open_again(*f.shard), f.name);
     const auto file = files_.get(i);
     in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);

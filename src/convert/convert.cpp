@@ -84,6 +84,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
       is_file ? read_layout_of(options)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   check_gpu(backend, to_engine, &in.model);
+  check_provable(in, backend);
   const int set = to.number(backend, options.tp_size);
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;
@@ -246,12 +247,13 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   const bool takes_parts = out.journal().records().contains(parts_taken);
   if (takes_parts && !in.published.empty()) skip_published(options, p.manifest);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
-  if (!takes_parts) conversion.compare_with(in.files, in.published);
+  if (!takes_parts && !in.files.remote) conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
   if (out.committed())
     finish_earlier(options, *in.place, conversion);
   else
     carry_out(options, to, p, out, conversion);
+  if (!takes_parts && !out.committed()) prove_published(options, in, out);
   to.end();
   out.commit(manifest_name);
   cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));

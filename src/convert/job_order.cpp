@@ -47,6 +47,14 @@ std::vector<TensorRange> last_ranges(const Plan& plan, const std::vector<std::ve
   return ends;
 }
 
+std::vector<TensorRange> all_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches) {
+  std::vector<TensorRange> ranges;
+  for (const auto& batch : batches)
+    for (const int64_t job : batch)
+      for (const Piece& p : pieces_in(plan, plan.jobs[size_t(job)]).list) ranges.push_back(p.range);
+  return ranges;
+}
+
 JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reader) {
   std::vector<int64_t> in_source(ends.size());
   std::iota(in_source.begin(), in_source.end(), 0);

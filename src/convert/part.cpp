@@ -11,6 +11,7 @@
 #include "src/convert/unchanged.h"
 #include "src/io/source_folder.h"
 #include "src/packed/add_set.h"
+#include "src/remote/address.h"
 
 namespace mxfp4 {
 
@@ -126,7 +127,7 @@ void leave_out(const Parts& parts, Conversion& conversion) {
 
 Json command_of(const ConvertOptions& o, const Plan& plan) {
   Json command = to_json(recipe_of(o, plan));
-  command["checkpoint"] = fs::canonical(o.checkpoint).string();
+  command["checkpoint"] = is_remote(o.checkpoint) ? o.checkpoint : fs::canonical(o.checkpoint).string();
   command["follow_links"] = o.links == Links::follow;
   command["no_loader"] = o.no_loader;
   command["gpu_bytes"] = o.gpu_bytes;

@@ -6,7 +6,13 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/convert/convert.h"
+#include "src/convert/destination.h"
 #include "src/packed/manifest.h"
+#include "src/packed/packed_checkpoint.h"
+#include "src/remote/address.h"
+#include "src/verify/published.h"
+#include "src/verify/request.h"
+#include "src/verify/verify.h"
 
 namespace mxfp4 {
 
@@ -21,8 +27,8 @@ PublishedList published_of(const ConvertOptions& o, const Checkpoint& checkpoint
 namespace {
 
 void say_skipped(const ConvertOptions& o) {
-  note(fmt::format("parts compare no published hashes; compare them with 'mxfp4-pack verify {} --published FILE'",
-                   printable(o.out)));
+  note(fmt::format("parts compare no published hashes; compare them with 'mxfp4-pack verify {} --published {}'",
+                   printable(o.out), is_remote(o.checkpoint) ? printable(o.checkpoint) : "FILE"));
 }
 
 }  // namespace
@@ -41,6 +47,29 @@ void skip_published(const ConvertOptions& o, ManifestOptions& manifest) {
   say_skipped(o);
   manifest.published.clear();
   manifest.skips_published = true;
+}
+
+void check_provable(const Input& in, const Backend& backend) {
+  if (!backend.rewrite || !in.files.remote || in.published.empty()) return;
+  fail(
+      ErrorKind::usage,
+      "{}: backend {} is lossy, so OUT cannot prove the published hashes; give --no-published, or convert a local copy",
+      in.files.dir, backend.name);
+}
+
+void prove_published(const ConvertOptions& o, const Input& in, OutputDir& out) {
+  if (!in.files.remote || in.published.empty()) return;
+  Problems problems;
+  const auto packed = open_packed(out.built(), o.out, problems);
+  problems.throw_if_any();
+  VerifyOptions options;
+  options.out = o.out;
+  options.published = in.published.front().by;
+  options.threads = o.threads;
+  options.device = o.device;
+  compare_with_list(options, *packed, in.published, device_for(options, Level::bytes), problems);
+  if (problems.any()) out.keep(false);
+  problems.throw_if_any();
 }
 
 void refuse_published(const ConvertOptions& o) {

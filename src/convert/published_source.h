@@ -5,8 +5,11 @@
 
 namespace mxfp4 {
 
+struct Backend;
 struct ConvertOptions;
+struct Input;
 struct ManifestOptions;
+class OutputDir;
 
 /// The checkpoint's files with published hashes, as check_published() gives them. None for one part of an output, which
 /// reads a share of each file, for a merge, which reads none, and for an output that is converted again.
@@ -18,6 +21,13 @@ bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint
 /// Parts were taken in, whose bytes nobody compared: the manifest records none of the hashes. Says so; throws
 /// Error{usage} if a list was given.
 void skip_published(const ConvertOptions& options, ManifestOptions& manifest);
+
+/// Refuses to convert a remote checkpoint with published hashes by a lossy backend, whose output cannot restore files.
+void check_provable(const Input& in, const Backend& backend);
+
+/// Compares the published hashes of a remote checkpoint with the files that the written staging directory restores. The
+/// hashes of local files are compared while they are read; a server sends no file in order. Throws Error{input}.
+void prove_published(const ConvertOptions& options, const Input& in, OutputDir& out);
 
 /// Throws Error{usage} if a list is given for an output that is to be converted again.
 void refuse_published(const ConvertOptions& options);

@@ -64,8 +64,8 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   for (const auto& [stage, time] : seconds.items()) times += fmt::format(", {} {}", stage, human_seconds(time));
   note_detail("time of each stage, all threads together:" + times.substr(1));
   if (!options.json)
-    note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"],
-                options.format == sharded_state_format);
+    note_result(plan, has_manifest(options.checkpoint) || in.files.remote ? "" : options.checkpoint, options.out,
+                seconds["wall"], options.format == sharded_state_format);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = seconds;
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};

@@ -46,6 +46,10 @@ Json state_of_source(const Plan& plan, const ConvertOptions& options, const Inpu
     if (f.shard) linked.insert(f.name);
   Json out = Json::object();
   for (const Shard& s : in.files.shards) {
+    if (!s.version.empty()) {
+      out[s.name] = {{"bytes", s.state.bytes}, {"version", s.version}};
+      continue;
+    }
     Json& file = out[s.name] = {{"bytes", s.state.bytes}, {"mtime_ns", s.state.mtime_ns}, {"inode", s.state.inode}};
     if (!is_linked_later && !linked.count(s.name) && s.links == 1) file["ctime_ns"] = s.ctime_ns;
   }
@@ -80,7 +84,9 @@ JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const 
   const Checkpoint& ck = *plan.checkpoint;
   std::string source =
       fmt::format("{} {} {}\n", source_headers_checksum(ck), checksum_of(ck.config_text), to_hex(ck.index.hash));
-  for (const Shard& s : in.files.shards) source += fmt::format("{} {} {}\n", s.name, s.state.bytes, s.state.mtime_ns);
+  for (const Shard& s : in.files.shards)
+    source += fmt::format("{} {} {}\n", s.name, s.state.bytes,
+                          s.version.empty() ? std::to_string(s.state.mtime_ns) : s.version);
   for (const std::string& name : ck.companions) source += fmt::format("{} {}\n", name, companion_checksum(ck, name));
   if (in.known) source += in.known->own_checksum;
   const char* way = options.add ? "add" : options.force ? "force" : "new";

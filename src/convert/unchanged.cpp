@@ -160,6 +160,10 @@ ContentsCache::ContentsCache(const Checkpoint& checkpoint) : checkpoint_(checkpo
 std::string ContentsCache::key() {
   std::string text = MXFP4_VERSION;
   for (const Shard& s : checkpoint_.shards) {
+    if (!s.version.empty()) {
+      text += fmt::format("\n{} {} {} {}", checkpoint_.dir, s.name, s.state.bytes, s.version);
+      continue;
+    }
     const auto now = state_again(s);
     if (!now) return {};
     newest_ = std::max(newest_, nanoseconds(now->st_ctim));

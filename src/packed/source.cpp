@@ -23,11 +23,9 @@ class FromShards final : public Source {
   FromShards(const Checkpoint& checkpoint, bool by_name)
       : checkpoint_(checkpoint), reader_(checkpoint), by_name_(by_name) {}
   void read(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
-    std::vector<TensorRange> ranges = pieces.ranges();
-    for (TensorRange& r : ranges)
-      if (by_name_) r.tensor = checkpoint_.find(r.tensor->name);
-    reader_.read(ranges, to, sink);
+    reader_.read(own(pieces.ranges()), to, sink);
   }
+  void expect(const std::vector<TensorRange>& ranges) const override { reader_.expect(own(ranges)); }
   std::unique_ptr<PageCacheMap> map(Device& device, const Pieces& pieces) const override {
     return by_name_ ? nullptr : reader_.map(device, pieces.ranges());
   }
@@ -35,6 +33,12 @@ class FromShards final : public Source {
   void check_unchanged() const override { reader_.check_unchanged(); }
 
  private:
+  std::vector<TensorRange> own(std::vector<TensorRange> ranges) const {
+    for (TensorRange& r : ranges)
+      if (by_name_) r.tensor = checkpoint_.find(r.tensor->name);
+    return ranges;
+  }
+
   const Checkpoint& checkpoint_;
   ShardReader reader_;
   const bool by_name_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "src/device/page_cache_map.h"
 #include "src/io/direct_file.h"
@@ -13,6 +14,7 @@ struct PackedCheckpoint;
 struct PackedSet;
 struct Pieces;
 class ShardReader;
+struct TensorRange;
 struct Worker;
 
 class Source {
@@ -20,6 +22,8 @@ class Source {
   virtual ~Source() = default;
   /// Reads the pieces of a job in the checkpoint's form. `sink`: see DirectFile::read.
   virtual void read(Worker& worker, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink = {}) = 0;
+  /// The ranges that the coming reads need, in this order: see ShardReader::expect().
+  virtual void expect(const std::vector<TensorRange>&) const {}
   /// Maps the range with all pieces as ShardReader::map does; null if the source has no shards to map.
   virtual std::unique_ptr<PageCacheMap> map(Device&, const Pieces&) const { return nullptr; }
   /// The checkpoint, to look up codes of scales that are 0.0. Null if the output's own conversion has done this.

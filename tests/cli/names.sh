@@ -19,7 +19,7 @@ test_hub() {
     "$program" inspect openai/gpt-oss-20b
   expect 'a repository of the cache' 0 'gpt-oss' 'its snapshot .*snapshots/abc' "$program" inspect "$repository"
   expect 'a whole cache' 2 '' 'hub: a cache of 2 models; choose one, for example .*gpt-oss-120b' "$program" inspect "$HF_HUB_CACHE"
-  expect 'a name that the cache has not' 2 '' 'fetched with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b' \
+  expect 'a name that the cache has not' 2 '' 'give hf://openai/gpt-oss-9b, or download it with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b$' \
     "$program" inspect openai/gpt-oss-9b
   expect "the hub's address of it" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
     "$program" inspect https://huggingface.co/openai/gpt-oss-20b
@@ -27,8 +27,8 @@ test_hub() {
     expect "at $address, of its main branch" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
       "$program" inspect "${address}openai/gpt-oss-20b/tree/main/"
   done
-  expect 'one that the cache has not, by its address' 2 '' 'fetched with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b$' \
-    "$program" inspect huggingface.co/openai/gpt-oss-9b/tree/main
+  expect 'one that the cache has not, by its address, is read from the hub' 2 '' '^mxfp4-pack: error: hf://openai/gpt-oss-9b: ' \
+    env HF_ENDPOINT=http://127.0.0.1:9 "$program" inspect huggingface.co/openai/gpt-oss-9b/tree/main
   expect 'a name with a slash behind' 0 'gpt-oss' 'its snapshot .*snapshots/abc$' "$program" inspect openai/gpt-oss-20b/
 }
 test_mistyped_folders() {

@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# Checkpoints on servers: hf://, https:// and s3://. usage: remote.sh MXFP4-PACK SOURCE-DIR [CASE..]
+. "$(dirname "$0")/lib.sh"
+
+export HOME=$once TMPDIR=$once/tmp
+unset HF_HOME HF_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_ENDPOINT AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION
+unset http_proxy https_proxy all_proxy SSL_CERT_FILE CURL_CA_BUNDLE
+mkdir -p "$once/tmp" "$once/own"
+hub=hf://own/model
+
+synth gpt-oss-20b "$once/own/model" --tiny --layers 6
+echo '{"a": 1}' >"$once/own/model/generation_config.json"
+mkdir -p "$once/own/model/original" "$once/own/model/docs/more"
+echo weights >"$once/own/model/original/model.bin"
+echo text >"$once/own/model/docs/more/text.md"
+bytes=$(cat "$once"/own/model/*.safetensors | wc -c)
+
+servers=()
+# serve LOG OPTIONS..: starts a server of this case's folder; sets $origin and $port
+serve() {
+  : >"$1"
+  rm -f port
+  python3 -B "$root/tests/remote/server.py" "$dir" --port-file port --log "$1" "${@:2}" 2>server.txt &
+  servers+=($!)
+  trap 'kill "${servers[@]}"' EXIT
+  for try in $(seq 200); do [ -e port ] && break || sleep 0.1; done
+  [ -e port ] || prepare cat server.txt no-server
+  port=$(cat port) origin=http://127.0.0.1:$port
+}
+# served OPTIONS..: the model on a server; the log is $dir/log
+served() {
+  cp -rp "$once/own" .
+  serve log --keys AK:SK "$@"
+  export HF_ENDPOINT=$origin AWS_ENDPOINT_URL=$origin/s3 AWS_ACCESS_KEY_ID=AK AWS_SECRET_ACCESS_KEY=SK
+}
+sent() { awk '{bytes += $5} END {print bytes + 0}' log; }
+of_shards() { awk '/safetensors bytes/ {bytes += $5} END {print bytes + 0}' log; }
+converted() { "$program" convert "$1" "$2" --backend marlin --engine vllm --no-loader "${@:3}"; }
+# refused NAME STDERR-PATTERN COMMAND..: fails with exit code 2 and one line
+refused() {
+  expect "$1" 2 '' "$2" "${@:3}"
+  also 'error: ' 1
+}
+
+test_bytes() {  # the same OUT, and each byte of the shards once
+  served
+  convert own/model local --backend marlin --engine vllm
+  for source in "$hub" "$hub@main" "$origin/plain/own/model" s3://own/model s3://own/model/; do
+    : >log
+    rm -rf out
+    expect "$source" 0 '' '' converted "$source" out --no-published -q
+    # without a list, only usual names are known, and the manifest lists the others
+    [[ $source == http* ]] && more=(-x docs -x mxfp4-pack.json) || more=()
+    expect "$source: OUT" 0 '' '' diff -r "${more[@]}" out local
+    expect "$source: bytes" 0 '' '' test "$(of_shards)" -eq "$bytes"
+  done
+  nothing "$TMPDIR"/*
+}
+test_folder() {
+  served
+  expect 'a folder without a list' 0 'gpt-oss' 'has no SHA256SUMS, so only companions with usual names are copied' \
+    "$program" inspect "$origin/plain/own/model/"
+  (cd own/model && find . -type f ! -name SHA256SUMS -exec sha256sum {} + >SHA256SUMS)
+  expect 'a folder with SHA256SUMS' 0 '' 'as published: 6 files \(http.*/SHA256SUMS\)' converted "$origin/plain/own/model" out
+  expect 'its companions' 0 '' '' cmp out/docs/more/text.md own/model/docs/more/text.md
+}
+test_headers() {
+  served
+  expect 'inspect' 0 '^hf://own/model: gpt-oss' 'commit [0-9a-f]{40}, 7 files' "$program" inspect "$hub"
+  expect 'dry run' 0 'contents: not read' 'a dry run reads no tensors: hashes of shards are not compared' \
+    converted "$hub" plan --dry-run
+  expect 'headers alone are read' 0 '' '' test "$(sent)" -lt $((bytes / 2))
+  expect 'inspect prints the same' 0 '' '' diff <("$program" inspect "$hub" --json 2>/dev/null | sed "s|$hub|X|g") \
+    <("$program" inspect own/model --json | sed "s|own/model|X|g")
+}
+test_published() {
+  served
+  expect 'hashes are compared' 0 '' "as published: 6 files \(hf://own/model@[0-9a-f]{40}\)" converted "$hub" out
+  expect 'the manifest names the commit' 0 '' '' \
+    grep -q '"published_by": *"hf://own/model@[0-9a-f]\{40\}"' out/mxfp4-pack.json
+  expect 'verify --published' 0 'as published in hf://own/model' ': commit ' "$program" verify out --published "$hub"
+  expect 'verify --source' 0 'right at level kernels' ': commit ' "$program" verify out --source "$hub"
+  : >log
+  expect 'again' 0 '' 'out: unchanged' converted "$hub" out
+  expect 'again, headers alone' 0 '' '' test "$(sent)" -lt $((bytes / 2))
+  synth deepseek-v4-flash own/deepseek --tiny --layers 2
+  refused 'a lossy backend' 'is lossy, so OUT cannot prove the published hashes; give --no-published' \
+    "$program" convert hf://own/deepseek lossy --backend humming-w4a8 --engine vllm --no-loader -q
+}
+test_parts() {
+  served
+  for part in 0 1 2; do expect "part $part" 0 '' '' converted "$hub" out --part $part/3 -q; done
+  headers=$(python3 -c 'import sys; print(sum(8 + int.from_bytes(open(f, "rb").read(8), "little") for f in sys.argv[1:]))' \
+    own/model/*.safetensors)
+  expect 'parts fetch each byte once, and headers three times' 0 '' '' test "$(of_shards)" -eq $((bytes + 2 * headers))
+  expect 'merge' 0 '' '' "$program" merge out -q
+  convert own/model local --backend marlin --engine vllm
+  expect 'OUT of parts' 0 '' '' diff -r -x mxfp4-pack.json out local
+  expect 'parts and hashes' 0 'as published in' ': commit ' "$program" verify out --published "$hub"
+}
+test_add_and_link() {
+  served
+  converted "$hub" out -q
+  expect '--add' 0 '' '' "$program" convert "$hub" out --add --backend marlin --engine sglang --no-published --no-loader -q
+  convert own/model local --backend marlin --engine vllm
+  convert own/model local --add --backend marlin --engine sglang
+  expect 'OUT of --add' 0 '' '' diff -r -x mxfp4-pack.json out local
+  convert own/model linked --backend marlin --engine vllm --link
+  expect '--link' 0 '' '' converted "$hub" link --link --no-published -q
+  expect 'OUT of --link' 0 '' '' diff -r link linked
+}
+test_addresses() {
+  served
+  refused 'no repository' 'revision main: the server answers 404' "$program" inspect hf://own/none
+  refused 'no revision' 'revision v9: the server answers 404' "$program" inspect hf://own/model@v9
+  refused 'no name' 'hf://OWNER/NAME or hf://OWNER/NAME@REVISION was expected' "$program" inspect hf://own
+  refused 'another scheme' 'ftp://x/y: hf://OWNER/NAME, https://HOST/DIR/ or s3://BUCKET/PREFIX was expected' \
+    "$program" inspect ftp://x/y
+  refused 'a password' 'https://: a password in an address' "$program" inspect https://me:secret@host/x
+  refused 'a query' 'https://host/x: a folder.s address was expected' "$program" inspect 'https://host/x?token=secret'
+  refused 'http to the internet' 'http:// reaches only private addresses; use https://' "$program" inspect http://8.8.8.8/x/
+  refused 'no checkpoint' 'no model.safetensors.index.json and no \*.safetensors' "$program" inspect s3://own/model/docs
+  refused 'a wrong key' '403; check AWS_ACCESS_KEY_ID' env AWS_SECRET_ACCESS_KEY=x "$program" inspect s3://own/model
+  refused 'no key' '403; set AWS_ACCESS_KEY_ID' env -u AWS_ACCESS_KEY_ID "$program" inspect s3://own/model
+  refused 'a bucket without objects' 'no object' "$program" inspect s3://own/none
+  refused 'offline' 'not in the cache, and HF_HUB_OFFLINE is set' env HF_HUB_OFFLINE=1 "$program" inspect "$hub"
+}
+test_names() {
+  served
+  cp -r own/model own/bad
+  touch own/bad/a:b
+  refused 'an unsafe name' "unsafe file name 'a:b'" "$program" inspect hf://own/bad
+  rm own/bad/a:b own/bad/model-00001-of-00001.safetensors
+  refused 'a missing shard' 'model-00001-of-00001.safetensors: missing' "$program" inspect hf://own/bad -q
+  mkdir -p home/hub/models--own--model/snapshots
+  cp -r own/model home/hub/models--own--model/snapshots/x
+  expect 'the cache comes first' 0 'gpt-oss' 'own/model: its snapshot ' env HF_HOME="$dir/home" "$program" inspect "$hub"
+}
+test_changes() {
+  served
+  converted "$hub" out -q --part 0/2
+  touch own/model/model-00000-of-00001.safetensors
+  expect 'another commit' 0 '' '' converted "$hub" out -q --part 1/2
+  expect 'with the same files' 0 '' '' "$program" merge out -q
+  expect 'an object' 0 '' '' converted s3://own/model out2 -q --part 0/2
+  touch own/model/model-00000-of-00001.safetensors
+  refused 'a changed object' 'was made from another source, or the source has changed' \
+    converted s3://own/model out2 -q --part 1/2
+}
+test_token() {  # goes to the hub, and nowhere else
+  cp -rp "$once/own" .
+  serve cdn.log
+  serve log --token secret-token --cdn "$origin"
+  export HF_ENDPOINT=$origin HF_HOME=$dir/home
+  refused 'no token' '401; no such repository, or it needs a token in HF_TOKEN' "$program" inspect "$hub"
+  refused 'a wrong token' '401; the token may not read it' env HF_TOKEN=x "$program" inspect "$hub"
+  expect 'HF_TOKEN' 0 '' '' env HF_TOKEN=secret-token \
+    "$program" convert "$hub" out --backend marlin --engine vllm --no-loader -q
+  expect 'the hub gets the token' 0 '' '' grep -q '^[0-9]* 302 .*/resolve/.* token$' log
+  expect 'the server of the redirect answers' 0 '' '' grep -q '^[0-9]* 206 /cdn/' cdn.log
+  expect 'and gets no token' 1 '' '' grep -q 'token$' cdn.log
+  expect 'no token in OUT' 1 '' '' grep -rq secret-token out
+  mkdir home
+  echo secret-token >home/token
+  expect 'a file with the token' 0 'gpt-oss' ': commit ' "$program" inspect "$hub"
+}
+# certificate NAME: key.pem, ca.pem and both in server.pem
+certificate() {
+  quiet openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=x -addext "subjectAltName=$1" -keyout key.pem -out ca.pem
+  cat key.pem ca.pem >server.pem
+}
+test_tls() {
+  cp -rp "$once/own" .
+  certificate DNS:localhost
+  serve log --cert server.pem
+  safe=https://localhost:$port/plain/own/model/
+  refused 'an unknown authority' 'certificate.*; name your authority.s certificates in SSL_CERT_FILE' "$program" inspect "$safe"
+  for name in SSL_CERT_FILE CURL_CA_BUNDLE; do
+    expect "$name" 0 'gpt-oss' 'usual names' env $name="$dir/ca.pem" "$program" inspect "$safe"
+  done
+  export SSL_CERT_FILE=$dir/ca.pem
+  refused 'a name that the certificate lacks' 'SSL' "$program" inspect "https://127.0.0.1:$port/plain/own/model/"
+  serve log --cert server.pem --cdn http://127.0.0.1:1
+  refused 'a redirect to http' 'redirected to an address that is not https://' \
+    env HF_ENDPOINT="https://localhost:$port" "$program" inspect "$hub"
+}
+test_private() {  # a server of the internet that redirects to this machine
+  unshare -n ip link set lo up 2>/dev/null || skip 'no network namespaces'
+  cp -rp "$once/own" .
+  certificate IP:203.0.113.7
+  cat >public.sh <<'EOF'
+ip link set lo up && ip addr add 203.0.113.7/32 dev lo || exit 77
+python3 -B "$root/tests/remote/server.py" "$dir" --port-file port --address 203.0.113.7 --cert server.pem --cdn https://127.0.0.1:1 &
+until [ -e port ]; do sleep 0.1; done
+HF_ENDPOINT=https://203.0.113.7:$(cat port) SSL_CERT_FILE=ca.pem "$program" inspect hf://own/model
+code=$?
+kill %1
+exit $code
+EOF
+  export root dir program
+  refused 'a redirect to a private address' 'redirected to a private address' unshare -n bash public.sh
+}
+run_cases
