@@ -186,7 +186,7 @@ void note_choice(const BackendChoice& c, const std::string& engine) {
 
 BackendChoice select_backend(const Model& model, const Deployment& d) {
   if (d.gpu.empty())
-    fail(ErrorKind::usage, "--backend auto needs --gpu, since none that is known is here: {}", known_architectures());
+    fail(ErrorKind::usage, "no known GPU is here, so --backend auto needs --gpu, one of {}", known_architectures());
   return Selection(model, d).by_engine();
 }
 

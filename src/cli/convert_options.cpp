@@ -242,7 +242,7 @@ void add_output(CLI::App* app, ConvertOptions& o) {
       {.name = "--dry-run",
        .help = "Print the plan (tensors, padding, memory, disk) and write nothing; -v lists each tensor",
        .manual = R"(Print the plan (tensors, padding, memory, disk) and write nothing.
-Fail if the disk lacks space for all of it.
+Fail if the disk lacks space for all of it, also if an interrupted run needs less.
 An existing
 .Ar OUT
 is checked only with

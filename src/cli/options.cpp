@@ -66,7 +66,7 @@ void add_gate_up(CLI::App* app, ModelOptions& model) {
   add(app,
       {.name = "--gate-up",
        .value = "interleaved|concatenated",
-       .help = "Set the order of gate and up rows that share a tensor, if the config does not tell"},
+       .help = "Set the order of gate and up rows that share a tensor, if config.json does not"},
       model.gate_up)
       ->check(one_of({"interleaved", "concatenated"}));
 }

@@ -52,10 +52,10 @@ print this tensor-parallel rank [0].)"},
       ->needs(layer);
   add(app,
       {.name = "--force",
-       .help = "Exchange a DEST that holds this checkpoint for a new one; the old one is kept as DEST.kept-N",
-       .manual = R"(Exchange a
+       .help = "Replace a DEST that holds this checkpoint; the old one is kept as DEST.kept-N",
+       .manual = R"(Replace a
 .Ar DEST
-that holds this checkpoint for a new one.
+that holds this checkpoint.
 The old one is kept as
 .Pa DEST.kept-N .)"},
       o.force)

@@ -11,15 +11,15 @@ struct Input;
 struct ManifestOptions;
 class OutputDir;
 
-/// The checkpoint's files with published hashes, as check_published() gives them. None for one part of an output, which
-/// reads a share of each file, for a merge, which reads none, and for an output that is converted again.
+/// The checkpoint's files with published hashes, as check_published() gives them. Empty for a part, which reads a share of
+/// each file, for a merge, which reads none, and for an output that is converted again.
 PublishedList published_of(const ConvertOptions& options, const Checkpoint& checkpoint, Problems& problems);
 
-/// Whether Hugging Face's tools left hashes beside the checkpoint that parts of an output do not compare. Says so.
+/// True if Hugging Face's tools left hashes that parts of an output will not compare; then a note says so.
 bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint);
 
-/// Parts were taken in, whose bytes nobody compared: the manifest records none of the hashes. Says so; throws
-/// Error{usage} if a list was given.
+/// Leaves published hashes out of the manifest, because the bytes of merged parts were never compared. Prints a note.
+/// Throws Error{usage} if a list was given.
 void skip_published(const ConvertOptions& options, ManifestOptions& manifest);
 
 /// Refuses to convert a remote checkpoint with published hashes by a lossy backend, whose output cannot restore files.

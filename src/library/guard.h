@@ -17,7 +17,7 @@ mxfp4_pack_status guarded(const std::function<bool()>& call) noexcept;
 /// Like guarded(). The standard output of `call`, without its newline, is stored in *json, which the caller frees.
 mxfp4_pack_status captured(char** json, const std::function<bool()>& call) noexcept;
 
-/// A complete structure from the caller's, which may be shorter because it is of a former version.
+/// Copies the caller's structure. An older version's is shorter: its missing fields become zero.
 template <class T>
 T known(const T* given, const char* name) {
   if (!given) fail(ErrorKind::usage, "{} is null", name);

@@ -18,7 +18,7 @@ void refuse_unless(bool fits, const std::string& why) {
   if (!fits) fail(ErrorKind::usage, "this library's MoE kernels cannot compute the layer: {}", why);
 }
 
-/// The kernels' layer of the set, whose input the engine has padded.
+/// The kernels' configuration of one layer of the set. The engine has padded the layer's input.
 MoeConfig config_of(const mxfp4_pack_set& set, const PackedTensor& w13, const mxfp4_pack_moe_layer& given) {
   const Model& model = *set.plan->model;
   const MoeLayer& layer = model.layers[size_t(w13.layer)];

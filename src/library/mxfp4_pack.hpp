@@ -15,7 +15,7 @@ struct Error : std::runtime_error {
   mxfp4_pack_status status;
 };
 
-/// Returns false if the answer is no. Throws if the call failed.
+/// True for MXFP4_PACK_OK, false for MXFP4_PACK_WRONG. Throws Error for any other status.
 inline bool check(mxfp4_pack_status status) {
   if (status > MXFP4_PACK_WRONG) throw Error(status);
   return status == MXFP4_PACK_OK;
@@ -122,7 +122,7 @@ struct Result {
   std::string json;
 };
 
-/// call(&json) is one of the functions of mxfp4_pack.h.
+/// Calls a function of mxfp4_pack.h that stores JSON through its argument, and takes that JSON over.
 template <class Call>
 Result result_of(Call call) {
   char* json = nullptr;
