@@ -30,7 +30,7 @@ import time
 import urllib.parse
 
 # Faults that pass: the program asks again. Faults that stay: it ends with one line, unless the answer has no such
-# property. "flip" changes a byte, which only a published hash can show.
+# property. "flip" changes a byte, which only a published hash can show; "changed" changes the ETag as well.
 PASSING = ["cut", "reset", "500", "503", "429", "stall"]
 STAYING = ["short", "changed", "wrong-range", "larger", "403", "404", "416", "flip"]
 FAULTS = PASSING + STAYING
@@ -202,7 +202,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with open(path, "rb") as f:
             f.seek(first)
             data = f.read(last + 1 - first)
-        if self.how == "flip":
+        if self.how in ("flip", "changed"):
             data = data[:-1] + bytes([data[-1] ^ 1]) if data else data
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
         with self.server.lock:
