@@ -162,7 +162,7 @@ CLI::Option* add_published(CLI::App* app, std::string& list) {
        .manual = R"(Compare the original files with the hashes in
 .Ar FILE ;
 see
-.Sx PUBLISHED HASHES .)"},
+.Xr mxfp4-pack-sources 7 .)"},
       list);
 }
 
