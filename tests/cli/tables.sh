@@ -35,7 +35,7 @@ test_width() {
     shown 'verdicts of sets' '^triton-hopper of vllm: kernel' verify "c$columns" --source tiny --tokens 4
     shown 'a warning' 'mxfp4-pack: warning: vllm 9.9 is newer' convert tiny "f$columns" --backend marlin --engine vllm==9.9
     shown 'a choice' '^mxfp4-pack: --backend auto:' convert tiny p --backend auto --engine vllm --gpu b200 --dry-run
-    shown 'a choice that is not possible' '^mxfp4-pack: error: --backend auto' convert tiny p --backend auto --engine vllm
+    shown 'a choice that is not possible' '^mxfp4-pack: error: no known GPU' convert tiny p --backend auto --engine vllm
     shown 'an error' '^mxfp4-pack: error: o: exists ' convert tiny o --backend marlin --engine sglang
     shown 'an error of many values' 'gpt-oss-20b.$' synth gpt-oss-20 s
     shown 'a name of the hub' '  hf download openai/gpt-oss-20b ' inspect openai/gpt-oss-20b
