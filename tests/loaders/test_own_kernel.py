@@ -81,7 +81,8 @@ class OwnKernel(unittest.TestCase):
     @ON
     def test_settings(self):
         for message, settings in (
-                ("--load-format dummy", {"load_format": "dummy"}), ("--enable-lora", {"lora_config": object()}),
+                ("--load-format dummy", {"load_format": "dummy"}), ("--load-format ipc_cache", {"load_format": "ipc_cache"}),
+                ("--enable-lora", {"lora_config": object()}),
                 ("--enable-dbo", {"enable_dbo": True}), ("expected torch.bfloat16", {"dtype": torch.float16}),
                 ("vLLM's activation is situ, the experts were packed for silu", {"activation": "situ"})):
             with self.subTest(message=message):

@@ -152,6 +152,7 @@ class MoeMethod:
                                                          requires_grad=False))
 
     def process_weights_after_loading(self, layer):
+        assert not globals_of_mxfp4("is_weights_pre_processed")(), "pre-processed weights require another backend"
         names = ("w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale")
         for name in names:
             assert tuple(getattr(layer, name).shape) == self.raw[name]
@@ -241,7 +242,7 @@ def vllm_config(**settings):
 
 
 def serve(directory, checkpoint, prefixes, tp=(1, 0), expert_map=None, experts=None, swiglu_limit=None,
-          has_bias=None, before_processing=lambda layers: None, **settings):
+          has_bias=None, before_processing=lambda layers: None, device="cpu", **settings):
     """One rank's start. Returns its expert layers by prefix; the model is reload.Model `current.model`."""
     with open(os.path.join(directory, "config.json")) as file:
         hf_quant_cfg = json.load(file)["quantization_config"]
@@ -255,7 +256,7 @@ def serve(directory, checkpoint, prefixes, tp=(1, 0), expert_map=None, experts=N
     quant_config = pickle.loads(pickle.dumps(quant_config))  # it goes to the workers
     current.config = vllm_config(**settings)
     layers = {}
-    with torch.device("cpu"):
+    with torch.device(device):
         assert quant_config.get_quant_method(Module(), "model.layers.0.attn") in (None, "linear")
         first = next(iter(checkpoint.layers.values()))
         first = first[0] if isinstance(first, list) else first
@@ -289,7 +290,8 @@ def install():
     names = {
         "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
                                     "DeviceConfig": SimpleNamespace, "set_current_vllm_config": nullcontext},
-        "vllm.model_executor": {}, "vllm.model_executor.utils": {"replace_parameter": setattr},
+        "vllm.model_executor": {}, "vllm.model_executor.utils": {"replace_parameter": setattr,
+                                                             "is_weights_pre_processed": lambda: False},
         "vllm.model_executor.layers": {},
         "vllm.model_executor.layers.fused_moe": {"RoutedExperts": RoutedExperts},
         QUANTIZATION: {"register_quantization_config": register_quantization_config,
@@ -297,7 +299,9 @@ def install():
         QUANTIZATION + ".base_config": {"QuantizationConfig": QuantizationConfig},
         QUANTIZATION + ".mxfp4": {t.__name__: t for t in (
             GptOssMxfp4Config, GptOssMxfp4MoEMethod, Mxfp4MoEMethod, convert_weight_to_mxfp4_moe_kernel_format,
-            convert_gpt_oss_weight_to_mxfp4_moe_kernel_format)} | {"Mxfp4MoeBackend": Backend},
+            convert_gpt_oss_weight_to_mxfp4_moe_kernel_format)} | {
+                "Mxfp4MoeBackend": Backend,
+                "is_weights_pre_processed": lambda: sys.modules["vllm.model_executor.utils"].is_weights_pre_processed()},
     }
     loader = "vllm.model_executor.model_loader"
     names |= {loader: {}} | {f"{loader}.{name}": members for name, members in reload.MODULES.items()}

@@ -7,7 +7,14 @@ from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
 from mxfp4_pack.manifest import is_sharded_state
 
 UNPLACED = "SGLang's GptOssSparseMoeBlock gives its router no expert_location_dispatch_info, so tokens miss experts that moved"
-LOAD_FORMATS = ("auto", "safetensors")  # those that use DefaultModelLoader and end in `after_load_model`
+# Formats of DefaultModelLoader, which ends in `after_load_model`, for safetensors files.
+LOAD_FORMATS = ("auto", "safetensors", "fastsafetensors", "instanttensor")
+OTHERS = f"the plugin serves {', '.join(LOAD_FORMATS)}"
+# Why other formats are refused.
+REASONS = {"dummy": "it fills parameters that packed experts do not have",
+           "presharded": "it would store the experts a second time, below the packed directory",
+           "sharded_state": "it reads the files of convert --format sharded-state only"}
+DAEMON = "its daemon does not run the plugin's hooks"
 # The directory whose arguments were checked. The processes that load the model inherit this variable. If SGLang no
 # longer calls the hook, the variable is missing, and refuse_unchecked() stops the start.
 CHECKED = "MXFP4_PACK_SGLANG_CHECKED"
@@ -75,8 +82,9 @@ def refuse_settings(args, packed):
         "--offload-group-size (SGLang's OffloaderV2.wrap_modules asks for a submodule_accessor, which its DeepseekV2Model "
         "alone gives)": (given["offload_group_size"] or 0) > 0,
         "--enable-elastic-expert-backup (it overwrites packed experts)": given["enable_elastic_expert_backup"],
-        f"--load-format {given['load_format']}": given["load_format"] not in LOAD_FORMATS,
-        f"--weight-cache-mode {given['weight_cache_mode']}": given["weight_cache_mode"] not in (None, "off"),
+        f"--load-format {given['load_format']} ({REASONS.get(given['load_format'], OTHERS)})":
+        given["load_format"] not in LOAD_FORMATS,
+        f"--weight-cache-mode {given['weight_cache_mode']} ({DAEMON})": given["weight_cache_mode"] not in (None, "off"),
     }
     if set_ := [name for name, value in refused.items() if value]:
         raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "

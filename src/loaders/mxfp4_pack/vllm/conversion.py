@@ -15,6 +15,7 @@ from vllm.model_executor.utils import replace_parameter
 
 # The functions among these that convert a layer's parameters in place.
 IN_PLACE = ("prepare_moe_fp4_layer_for_marlin",)
+ASKED = "is_weights_pre_processed"  # vLLM's methods then skip their conversion; it must be called for packed layers
 CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
 # (role, part) in the order of the conversion function's result, and the keyword of each.
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
@@ -29,16 +30,21 @@ def exchanged(method, replacement):
     if missing := [name for name in CONVERTERS if not hasattr(engine, name)]:
         raise Refused(f"the installed vLLM has no {', '.join(missing)}; this loader knows vLLM 0.21 to 0.33.0")
     modules = {engine, sys.modules[type(method).__bases__[1].__module__]}
-    originals = [(module, name, getattr(module, name)) for module in modules for name in (*CONVERTERS, *IN_PLACE)
+    originals = [(module, name, getattr(module, name)) for module in modules for name in (*CONVERTERS, *IN_PLACE, ASKED)
                  if hasattr(module, name)]
     try:
         for module, name, original in originals:
-            setattr(module, name, partial(in_place, replacement, as_function(original)) if name in IN_PLACE
-                    else partial(replacement, original))
+            setattr(module, name, replaced(name, original, replacement))
         yield
     finally:
         for module, name, original in originals:
             setattr(module, name, original)
+
+
+def replaced(name, original, replacement):
+    if name == ASKED:
+        return lambda: False
+    return partial(in_place, replacement, as_function(original)) if name in IN_PLACE else partial(replacement, original)
 
 
 def as_function(original):

@@ -46,6 +46,7 @@ def refuse_settings(method, vllm):
     given = getattr(vllm, "offload_config", None)
     found = {
         "--load-format dummy": method.dummy,
+        "--load-format ipc_cache": vllm.load_config.load_format == "ipc_cache",
         "--enable-lora": vllm.lora_config,
         "--enable-eplb": getattr(moe.moe_parallel_config, "enable_eplb", False),
         "--enable-dbo": getattr(vllm.parallel_config, "enable_dbo", False),

@@ -24,7 +24,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from . import eplb, humming, learned, live, offload, own_kernel
+from . import eplb, humming, learned, live, load_formats, offload, own_kernel, weight_cache
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
 # Models, and the quant_method of their checkpoints. Methods in ANY_MODEL, with vLLM's names, are for all other models,
@@ -100,8 +100,8 @@ def packed_method(method, packed, entries):
     return reading
 
 
-def refuse_settings(vllm):
-    """Refuses settings under which vLLM would move or drop packed experts."""
+def refuse_settings(vllm, method):
+    """Refuses settings under which vLLM would move, drop or never load the packed experts of a layer's method."""
     given = getattr(vllm, "offload_config", None)
     to_host = getattr(getattr(given, "uva", None), "cpu_offload_gb", 0) or getattr(vllm.cache_config, "cpu_offload_gb", 0)
     found = {
@@ -109,6 +109,7 @@ def refuse_settings(vllm):
         to_host and not offload.install(),
         "--offload-group-size (vLLM copies unpacked experts to the host before they are read; packed ones have none)":
         getattr(getattr(given, "prefetch", None), "offload_group_size", 0),
+        **load_formats.refused(vllm.load_config.load_format, method),
     }
     if set_ := [name for name, value in found.items() if value]:
         raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
@@ -146,7 +147,6 @@ class PackedConfig:
         if not isinstance(layer, RoutedExperts):
             return super().get_quant_method(layer, prefix)
         vllm = get_current_vllm_config()
-        refuse_settings(vllm)
         moe = layer.moe_config
         parallel = moe.moe_parallel_config
         packed = self.manifest.pick(moe.moe_backend, parallel.tp_size, parallel.tp_rank)
@@ -157,6 +157,7 @@ class PackedConfig:
         if moe.moe_backend == "auto":
             moe.moe_backend = packed.kernel
         method = packed_method(super().get_quant_method(layer, prefix), packed, packed.layer(*place, prefix))
+        refuse_settings(vllm, method)
         vars(method).update(place=place, dummy=vllm.load_config.load_format == "dummy")
         if getattr(parallel, "enable_eplb", False):
             eplb.check(method)
@@ -179,6 +180,8 @@ class PackedMethod:
     held = None  # what was read, in the engine: {(role, part): tensor}; empty if it keeps copies
     waits = None  # the reason for a reload: see live.py
     own = None  # this package's kernels, if they compute the layer: a Moe
+    mapped = None  # what vllm preload holds of the layer, while vLLM makes its kernel: {(role, part): tensor}
+    supports_pre_processed_weights = property(weight_cache.is_supported)
 
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
@@ -192,7 +195,7 @@ class PackedMethod:
         self.create_unpacked = lambda method, layer: super(PackedMethod, method).create_weights(layer, *args, **kwargs)
         with torch.device("meta"):
             self.create_unpacked(self, layer)
-        if not self.dummy and self.packed.fallback is None:
+        if not self.dummy and self.packed.fallback is None and self.device.type != "meta":  # meta: vllm preload has them
             self.packed.expect(self.entries, self.experts_of(layer), self.device)
 
     def process_weights_after_loading(self, layer):
@@ -206,12 +209,16 @@ class PackedMethod:
         if limit is not None and known and limit != known:
             raise Refused(f"swiglu_limit is {limit}, the experts were packed for {known}")
         to_host = offload.is_moved(layer)
+        if weight_cache.is_mapped():
+            self.mapped = weight_cache.take(layer, self)
+            self.device = next(iter(self.mapped.values())).device
         with exchanged(self, lambda original, **given: self.converted(original, experts, given)):
             super().process_weights_after_loading(layer)
         if not self.read:
             raise Refused(f"vLLM's {self.mxfp4_backend.name} was not converted by a function that this loader knows")
         if to_host or not live.is_kept(layer, self):
             self.held = {}
+        self.mapped = None
         if self.held and getattr(self.moe.moe_parallel_config, "enable_eplb", False):
             eplb.move_bytes(layer, self.held)
         if self.own:
@@ -245,7 +252,9 @@ class PackedMethod:
         self.held = {}
         if self.packed.fallback is not None:
             return original(**given | self.unpacked(given["layer"], experts))
-        if self.dummy:
+        if self.mapped is not None:
+            tensors = self.mapped
+        elif self.dummy:
             tensors = {key: self.packed.empty(entry, experts, self.device) for key, entry in self.entries.items()}
         else:
             tensors = self.held = self.packed.read_layer(self.entries, experts, self.device)
