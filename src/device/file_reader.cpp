@@ -1,6 +1,5 @@
 #include "src/device/file_reader.h"
 
-#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -9,16 +8,6 @@
 #include "src/base/threads.h"
 
 namespace mxfp4 {
-
-namespace {
-
-/// The length of the next piece of a part that continues at `offset`. Pieces end at block boundaries of direct reads,
-/// so that each piece is one read of the disk.
-int64_t piece_bytes(int64_t offset, int64_t left) {
-  return std::min(left, FileReader::piece - offset % FileReader::piece);
-}
-
-}  // namespace
 
 /// The reads of one thread, and its copies to a GPU.
 class FileReader::Lane {
@@ -59,7 +48,7 @@ class FileReader::Lane {
     const FilePart& part = unit.part;
     Hasher hasher;
     for (int64_t done = 0, bytes; done < part.bytes; done += bytes) {
-      bytes = piece_bytes(part.offset + done, part.bytes - done);
+      bytes = reader_.piece_bytes(part.offset + done, part.bytes - done);
       turn_ = (turn_ + 1) % Upload::buffers;
       settle(turn_);
       unit.opened->file.read(upload_->buffer(turn_), bytes, part.offset + done, sink(part, hasher));
@@ -86,7 +75,8 @@ class FileReader::Lane {
   Request* copied_[Upload::buffers] = {};  // request whose unit ended with the copy of this buffer
 };
 
-FileReader::FileReader(int threads, OpenUpload open, CacheRoom room) : open_(std::move(open)), room_(room) {
+FileReader::FileReader(int threads, OpenUpload open, CacheRoom room)
+    : open_(std::move(open)), room_(room), piece_(piece_for(threads)) {
   sigset_t all, before;  // only the program's own threads handle signals
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -131,6 +121,11 @@ void FileReader::count_cached(const Unit& unit) {
     cached_.now += bytes;
   else
     missing_.push_back({unit.opened, unit.part.offset, bytes});
+}
+
+CachedBytes FileReader::counted() const {
+  const std::lock_guard lock(mutex_);
+  return cached_;
 }
 
 CachedBytes FileReader::cached() const {

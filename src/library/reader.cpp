@@ -22,10 +22,10 @@ FilePart part_of(const mxfp4_pack_part& p) {
   return {file, p.offset, p.bytes, static_cast<uint8_t*>(p.target), p.hash};
 }
 
-FileReader::OpenUpload upload_to(int gpu) {
+FileReader::OpenUpload upload_to(int gpu, int threads) {
   if (gpu < 0) return {};
   check_cuda(gpu);
-  return [gpu] { return open_upload(gpu, FileReader::piece); };
+  return [gpu, threads] { return open_upload(gpu, FileReader::piece_for(threads)); };
 }
 
 }  // namespace
@@ -47,7 +47,8 @@ mxfp4_pack_status mxfp4_pack_open_reader(int gpu, int threads, mxfp4_pack_reader
   return guarded([&] {
     if (!reader) fail(ErrorKind::usage, "reader is null");
     const CacheRoom room(page_cache_of_environment());
-    *reader = new mxfp4_pack_reader{FileReader(thread_count(threads), upload_to(gpu), room)};
+    const int count = thread_count(threads);
+    *reader = new mxfp4_pack_reader{FileReader(count, upload_to(gpu, count), room)};
     return true;
   });
 }
@@ -87,7 +88,7 @@ mxfp4_pack_status mxfp4_pack_finish_read(mxfp4_pack_reader* reader, int64_t requ
 mxfp4_pack_status mxfp4_pack_cached_bytes(mxfp4_pack_reader* reader, int64_t* read, int64_t* before, int64_t* now) {
   return guarded([&] {
     if (!reader) fail(ErrorKind::usage, "reader is null");
-    const CachedBytes found = reader->files.cached();
+    const CachedBytes found = now ? reader->files.cached() : reader->files.counted();
     if (read) *read = found.read;
     if (before) *before = found.before;
     if (now) *now = found.now;

@@ -35,9 +35,9 @@ def rank_of(number, options, barrier, results):
     for path in paths:
         load_bench.warm(path)
     for _ in range(options.rounds):
-        opened = load_bench.prepared(options.directory, set_["engine"], number, device, _reader.THREADS)
+        opened = load_bench.prepared(options.directory, set_["engine"], number, device, _reader.SHARED)
         for way, run in (("packed", lambda: load_bench.packed(*opened, device)),
-                         ("plain", lambda: load_bench.plain(paths, device, _reader.THREADS))):
+                         ("plain", lambda: load_bench.plain(paths, device, _reader.SHARED))):
             barrier.wait()
             begin = time.monotonic()
             size = run()[1]

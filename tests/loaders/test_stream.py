@@ -82,6 +82,14 @@ class Files(unittest.TestCase):
             self.reader.begin([_reader.Run(self.path + "none", 0, 1, None, ctypes.addressof(ctypes.create_string_buffer(16)))],
                               None)
 
+    def test_threads_of_ranks_that_share_a_host(self):
+        for size, threads in ((None, 12), (1, 12), (4, 16)):
+            distributed = mock.Mock(is_initialized=lambda: size is not None, get_world_size=lambda: size)
+            with mock.patch.object(torch, "distributed", distributed), mock.patch.object(_reader, "library") as library:
+                library.return_value.mxfp4_pack_open_reader.return_value = 0
+                _reader.Reader(CPU)
+                self.assertEqual(library.return_value.mxfp4_pack_open_reader.call_args[0][1], threads)
+
     def test_a_reader_that_nobody_has_any_more_is_closed(self):
         _, targets = self.begin(self.RUNS * 20)
         close = self.reader.close
@@ -108,7 +116,16 @@ class Layers(unittest.TestCase):
             self.set.read_layer(self.set.layers["model", number], range(6), self.cpu)
             with mock.patch.object(packed_set.time, "monotonic", lambda: self.set.loading.progress.begin + late):
                 lines += [self.set.progress(), self.set.progress()]
-        self.assertEqual(lines, [None, None, "mxfp4-pack: 2 of 5 layers, 0.0 GB are read", None, None, None])
+        self.assertEqual(lines, [None, None, "mxfp4-pack: 0.0 of 0.0 GB are read; 2 of 3 layers are in place", None, None, None])
+
+    def test_the_line_counts_what_is_read_and_not_only_what_the_engine_has_got(self):
+        for number in range(3):
+            self.set.expect(self.set.layers["model", number], range(4), self.cpu)
+        loading, bytes_ = self.set.loading, sum(e.bytes // 6 * 4 for e in self.set.layers["model", 0].values())
+        self.assertEqual((loading.progress.expected, loading.progress.expected_bytes), (3, 3 * bytes_))
+        for started in loading.started.values():
+            loading.reader.finish(started.number)
+        self.assertEqual((loading.bytes_so_far(), loading.progress.bytes), (3 * bytes_, 0))
 
     def check(self, number, experts):
         tensors = self.set.read_layer(self.set.layers["model", number], experts, self.cpu)
@@ -169,6 +186,13 @@ class Layers(unittest.TestCase):
             self.assertEqual([(run.offset, run.bytes) for run in made], [(1000 + a * size, (b - a) * size) for a, b in runs])
             places = [5000 + size * sum(b - a for a, b in runs[:i]) for i in range(len(runs))]
             self.assertEqual([run.target for run in made], places)
+
+    def test_a_run_of_many_experts_is_made_once(self):
+        entry = self.set.layers["model", 0]["w2", "bias"]
+        with mock.patch.object(_loading, "Run", mock.Mock(wraps=_loading.Run)) as made, \
+                mock.patch.object(_reader.Run, "_replace", side_effect=AssertionError("a copy")):
+            runs = _loading.runs_of("f", 0, entry, (tuple(range(6)), 5000, None))
+        self.assertEqual((len(runs), made.call_count), (1, 1))
 
     def test_layers_are_read_when_they_are_expected(self):
         begun = []

@@ -36,6 +36,8 @@ class Progress:
     """The layers and bytes read since the last report."""
     layers: int = 0
     bytes: int = 0
+    expected: int = 0  # layers
+    expected_bytes: int = 0
     begin: float = 0.0
     seconds: float = 0.0  # from the first layer's start to the last byte
     said: float = 0.0  # time of the last line in the log
@@ -83,6 +85,7 @@ class Loading:
             self.reader.expect(self.start_bytes)
         if not self.progress.begin:
             self.progress.begin = time.monotonic()
+        self.count_expected(request, 1)
         tensors, hashes = {}, {}
         for key, entry in request.entries.items():
             self.stored(entry)
@@ -123,7 +126,13 @@ class Loading:
     def forget(self, name):
         """Waits for reads of a layer that are in progress, because they write to its tensors' memory."""
         if name in self.started:
+            self.count_expected(self.started[name].request, -1)
             self.finish(self.started.pop(name))
+
+    def count_expected(self, request, layers):
+        self.progress.expected += layers
+        read = sum(e.bytes for e in request.entries.values()) if self.verify else request.bytes  # checksums cover all experts
+        self.progress.expected_bytes += layers * read
 
     def finish(self, started):
         """Waits for a layer. Returns the time when its last byte was in place."""
@@ -155,6 +164,10 @@ class Loading:
         self.progress.layers += 1
         self.progress.bytes += request.bytes
         self.progress.seconds = max(self.progress.seconds, end - self.progress.begin)
+
+    def bytes_so_far(self):
+        """The bytes that the reader's threads have read or are reading, also for layers that nobody has asked for."""
+        return self.progress.read + (self.reader.read() if self.reader is not None else 0)
 
     def drop(self):
         """Drops the expected layers and their data."""
@@ -190,11 +203,7 @@ def runs_of(path, begin, entry, wanted):
     if hashes is not None:
         return [Run(path, begin + e * size, size, target + row_of[e] * size if e in row_of else None, hashes + e * HASH)
                 for e in range(entry.experts)]
-    runs = []
-    for expert, row in row_of.items():
-        offset, place = begin + expert * size, target + row * size
-        if runs and (runs[-1].offset + runs[-1].bytes, runs[-1].target + runs[-1].bytes) == (offset, place):
-            runs[-1] = runs[-1]._replace(bytes=runs[-1].bytes + size)
-        else:
-            runs.append(Run(path, offset, size, place))
-    return runs
+    places = list(row_of.items())
+    first = [i for i in range(len(places)) if i == 0 or places[i] != (places[i - 1][0] + 1, places[i - 1][1] + 1)]
+    return [Run(path, begin + places[i][0] * size, (end - i) * size, target + places[i][1] * size)
+            for i, end in zip(first, [*first[1:], len(places)])]

@@ -168,7 +168,8 @@ class PackedSet:
         if self.finished or now - max(read.begin, read.said) < QUIET:
             return None
         read.said = now
-        return f"mxfp4-pack: {read.layers} of {counted(len(self.layers), 'layer')}, {read.bytes / 1e9:.1f} GB are read"
+        return (f"mxfp4-pack: {self.loading.bytes_so_far() / 1e9:.1f} of {read.expected_bytes / 1e9:.1f} GB are read; "
+                f"{read.layers} of {counted(read.expected, 'layer')} are in place")
 
     def report(self):
         """A line for the engine's log about the reads since the last report."""

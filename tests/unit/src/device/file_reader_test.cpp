@@ -131,6 +131,33 @@ TEST_CASE("a part is read in pieces that end where the file's blocks end") {
   }
 }
 
+TEST_CASE("pieces are half as long if there are threads for several processes") {
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  for (const int threads : {FileReader::one_process, FileReader::one_process + 1}) {
+    const bool several = threads > FileReader::one_process;
+    std::vector<uint8_t> target(file_bytes);
+    std::mutex mutex;
+    std::vector<int64_t> lengths;
+    struct Recording final : LateUpload {
+      Recording(std::mutex& m, std::vector<int64_t>& l) : mutex(m), lengths(l) {}
+      void copy(int i, uint8_t* to_, int64_t count) override {
+        const std::lock_guard lock(mutex);
+        lengths.push_back(count);
+        LateUpload::copy(i, to_, count);
+      }
+      std::mutex& mutex;
+      std::vector<int64_t>& lengths;
+    };
+    FileReader reader(threads, [&] { return std::make_unique<Recording>(mutex, lengths); });
+    reader.finish(reader.begin({{dir / "file", 0, file_bytes, target.data()}}));
+    CHECK(lengths.size() == (several ? 7 : 4));
+    CHECK(*std::max_element(lengths.begin(), lengths.end()) == (several ? 2 << 20 : 4 << 20));
+    CHECK(reader.counted().read == file_bytes);
+    CHECK(target == data);
+  }
+}
+
 TEST_CASE("what fails is said of its request alone") {
   const TempDir dir;
   const auto data = random_file(dir / "file");
