@@ -286,9 +286,11 @@ class EplbState:
 
 
 def install():
-    """Installs the stand-ins as the modules of vLLM."""
+    """Installs the stand-ins as the modules of vLLM. Later calls change nothing, because the loader keeps the first."""
+    if hasattr(sys.modules.get("vllm"), "is_stand_in"):
+        return
     names = {
-        "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
+        "vllm": {"is_stand_in": True}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
                                     "DeviceConfig": SimpleNamespace, "set_current_vllm_config": nullcontext},
         "vllm.model_executor": {}, "vllm.model_executor.utils": {"replace_parameter": setattr,
                                                              "is_weights_pre_processed": lambda: False},
