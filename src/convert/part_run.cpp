@@ -47,7 +47,8 @@ class FolderOfParts {
   const Place& place_;
 };
 
-/// The state of a file in OUT: shows whether OUT has appeared or was replaced. Default-constructed if the file is missing.
+/// The state of a file in OUT: shows whether OUT has appeared or was replaced. Default-constructed if the file is
+/// missing.
 FileState state_at(const Place& place, const std::string& file) {
   const Folder out = place.folder();
   const auto s = out ? out.look(file) : std::nullopt;
