@@ -10,11 +10,8 @@ Gemma-4's w13_weight, nor gate_up_proj.weight_packed.
 """
 
 import argparse
-import hashlib
 import json
-import os
 import re
-import sys
 import tempfile
 from contextlib import ExitStack
 from importlib import import_module
@@ -23,7 +20,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 import vllm
@@ -33,9 +29,7 @@ from vllm.model_executor.layers.fused_moe import FusedMoEFactory, RoutedExperts
 from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle
 from vllm.model_executor.layers.quantization import get_quantization_config
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cases"))
-import loaded as forms  # noqa: E402
-from case import Bench  # noqa: E402
+from golden_block import bench_of, checked, digests, filled, forms, grown, inner, quantization_of, tensors_of_block
 
 # override_quantization_method names both so, but the second of model type gpt_oss alone: under "mxfp4" the privacy filter
 # gets the method of DeepSeek-V4, whose weight loader then raises.
@@ -45,14 +39,6 @@ NAMES = {"w13_weight": "w13_codes", "w13_weight_packed": "w13_codes", "w13_weigh
          "w2_weight": "w2_codes", "w2_weight_packed": "w2_codes", "w2_weight_scale": "w2_scales",
          "w13_bias": "w13_bias", "w2_bias": "w2_bias"}
 MODELS = "vllm.model_executor.models."
-
-def inner(config):
-    """The part of a config that describes the language model."""
-    for key in ("thinker_config", "text_config", "llm_config"):
-        if key in config:
-            return inner(config[key])
-    return config
-
 
 def block_class(module, name):
     return lambda config, quant, prefix: getattr(import_module(module), name)(config=config, quant_config=quant, prefix=prefix)
@@ -115,18 +101,6 @@ LOADERS = {
 }
 
 
-def grown(model, path, block):
-    """The block under its name in the empty model."""
-    at = model
-    *parts, last = path.split(".")
-    for part in parts:
-        if part not in at._modules:
-            at.add_module(part, nn.Module())
-        at = at._modules[part]
-    at.add_module(last, block)
-    return block
-
-
 def bare(cls, config, quant):
     """A model without any module."""
     model = cls.__new__(cls)
@@ -152,12 +126,6 @@ def config_of(form, folder):
     return SimpleNamespace(**says)
 
 
-def quantization_of(folder):
-    """A checkpoint's quantization_config."""
-    whole = json.loads((folder / "config.json").read_text())
-    return whole.get("quantization_config") or inner(whole).get("quantization_config") or whole["compression_config"]
-
-
 def quant_config_of(says):
     """The engine's own config for a quantization_config."""
     method = says["quant_method"]
@@ -176,39 +144,14 @@ def empty_model(form, config, quant):
     return model, grown(model, place, make(config, quant, place if place.startswith("model.") else f"model.{place}"))
 
 
-def tensors_of_block(form, folder, names=r"(.*experts\.|.*put_linear)"):
-    """The tensors of the block's layer that match, without those of shared experts, under the names that the model gets."""
-    place = LOADERS[form][1]
-    tensors = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        tensors |= load_file(file)
-    number = re.search(r"layers\.(\d+)", place)[1]
-    chosen = {n: t for n, t in tensors.items() if re.search(rf"layers\.{number}\.{names}", n) and "shared" not in n}
-    return chosen if place.startswith("model.") else {n.removeprefix("model."): t for n, t in chosen.items()}
-
-
-def filled(module):
-    """With bytes that no scale of `synth` has, and no row of its codes."""
-    for p in module.parameters():
-        if not p.is_meta:
-            p.data.view(torch.uint8).fill_(0xFF)
-
-
 def loaded(form, folder):
     """The parameters of the engine's layer."""
     model, block = empty_model(form, config_of(form, folder), quant_config_of(quantization_of(folder)))
     experts = experts_of(block)
     filled(experts)
-    model.load_weights(iter(tensors_of_block(form, folder).items()))
+    model.load_weights(iter(tensors_of_block(LOADERS[form][1], folder).items()))
     made = {NAMES[n]: p.data for n, p in experts.named_parameters() if n in NAMES}
-    for name, t in made.items():
-        rows = t.contiguous().view(torch.uint8).flatten(0, -2)
-        assert not (rows == 0xFF).all(dim=1).any(), f"{form}: {name} was not loaded as a whole"
-    return type(model).__name__, made
-
-
-def digests(tensors):
-    return {n: hashlib.sha256(t.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest() for n, t in sorted(tensors.items())}
+    return type(model).__name__, checked(form, made)
 
 
 def as_on_a_gpu(stack):
@@ -244,7 +187,7 @@ def main():
             if o.only not in form:
                 continue
             print(form, flush=True)
-            bench = Bench(os.environ["MXFP4_PACK"], forms.case_of(form), Path(work) / re.sub(r"\W", "_", form))
+            bench = bench_of(form, Path(work) / re.sub(r"\W", "_", form))
             with on_cpu(config_of(form, bench.ckpt)), ExitStack() as stack:
                 as_on_a_gpu(stack)
                 name, tensors = loaded(form, bench.ckpt)

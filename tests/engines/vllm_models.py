@@ -9,6 +9,7 @@ config, and load_weights gets OUT's. The methods convert both, and then all para
 router and shared experts. Exchanged is what vllm_classes.py and families_golden.py exchange. MXFP4_PACK_FORMS is a pattern.
 """
 
+import json
 import os
 import re
 import sys
@@ -60,13 +61,14 @@ class Blocks(vllm_classes.Layers):
         with families.on_cpu(config):
             model, block = families.empty_model(form, config, make_quant())
             families.filled(block)
-            model.load_weights(iter(families.tensors_of_block(form, folder, *() if form in BARE else (BLOCK,)).items()))
+            names = () if form in BARE else (BLOCK,)
+            model.load_weights(iter(families.tensors_of_block(families.LOADERS[form][1], folder, *names).items()))
             experts = families.experts_of(block)
             experts.quant_method.process_weights_after_loading(experts)
         return type(model), block
 
     def packed_config(self, out):
-        model_type = families.json.loads((out / "config.json").read_text())["model_type"]
+        model_type = json.loads((out / "config.json").read_text())["model_type"]
         hf_config = SimpleNamespace(model_type=model_type)
         cls, says = get_quantization_config("mxfp4_pack"), families.quantization_of(out)
         self.assertEqual(cls.override_quantization_method(says, None, hf_config=hf_config), "mxfp4_pack")
@@ -119,7 +121,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
         for form, cases in asked():
-            bench = families.Bench(os.environ["MXFP4_PACK"], families.forms.case_of(form), folder_of(work, form))
+            bench = families.bench_of(form, folder_of(work, form))
             for case in cases:
                 for tp in TP_SIZES:
                     add = ("--add",) * (tp != TP_SIZES[0])
