@@ -96,6 +96,12 @@ put() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 # put_last FILE BYTE
 put_last() { put "$1" $(($(stat -c %s "$1") - 1)) "$2"; }
 
+# Ends a test that is one story, whose steps build on one another.
+finish() {
+  echo "$passed checks passed, $failed failed"
+  [ $failed -eq 0 ] && [ $passed -gt 0 ]
+  exit
+}
 # Runs every case of the test, in their order, or those that the command line names.
 run_cases() {
   local failures=() skipped=0
