@@ -133,9 +133,9 @@ def rows():
 
 
 def table_of(engine):
-    """{format: the text of its entry} of the list below LOAD FORMATS in an engine's man page."""
-    with open(os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7")) as file:
-        section = re.search(r"^\.Sh LOAD FORMATS\n(.*?)^\.Sh ", file.read(), re.M | re.S)[1]
+    """{format: the text of its entry} of an engine's list below LOAD FORMATS."""
+    with open(os.path.join(ROOT, "man", "mxfp4-pack-loaders.7")) as file:
+        section = re.search(rf"^\.Sh LOAD FORMATS\n.*?^\.Ss {engine}\n(.*?)^\.S[hs] ", file.read(), re.M | re.S)[1]
     entries = re.split(r"^\.It Cm ", section, flags=re.M)[1:]
     found = {}
     for entry in entries:
