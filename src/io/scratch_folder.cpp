@@ -23,7 +23,8 @@ std::string temporary_place() {
 /// Whether the program that made a folder has ended. A folder without its lock may be in the making.
 bool is_abandoned(const Folder& folder) {
   if (!folder || !folder.is_own() || !folder.is_private()) return false;
-  const Fd lock = folder.open(scratch_lock, O_RDONLY);
+  if (!folder.has_file(scratch_lock)) return false;
+  const Fd lock = folder.open(scratch_lock, O_RDONLY | O_NONBLOCK);
   return lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
