@@ -1,7 +1,9 @@
 #include "src/checkpoint/remote_listing.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <set>
 
 #include "src/base/error.h"
 #include "src/base/file.h"
@@ -15,7 +17,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t max_page_bytes = int64_t(64) << 20, max_token_bytes = 4096;
-constexpr size_t max_files = 100'000;
+constexpr size_t max_files = 100'000, max_pages = 10'000;
 
 std::string or_else(const std::string& text, const std::string& other) { return text.empty() ? other : text; }
 
@@ -25,8 +27,8 @@ int64_t time_in(const std::string& text) {
   return ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &t) ? int64_t(::timegm(&t)) * 1'000'000'000 : 0;
 }
 
-Client::Text needed_text(Client& client, const std::string& name, const std::string& url) {
-  auto found = client.text(name, url, max_page_bytes);
+Client::Text needed_text(Client& client, const std::string& name, const std::string& url, std::string_view end = {}) {
+  auto found = client.text(name, url, max_page_bytes, end);
   if (!found) fail(ErrorKind::input, "{}: {}: the server answers 404; does it exist?", client.shown(), name);
   return std::move(*found);
 }
@@ -75,7 +77,10 @@ RemoteListing list_hub(const RemoteAddress& a) {
   const Json json = parse_json(about.text, document.name);
   const std::string commit = Field(json, document).at("sha").text();
   if (!is_published_hash(commit)) fail(ErrorKind::input, "{}: '{}' is no commit", document.name, commit);
+  if (is_published_hash(a.revision) && commit.size() == a.revision.size() && commit != a.revision)
+    fail(ErrorKind::input, "{}: the hub answers with commit {}, {} expected", a.shown, commit, a.revision);
   const int64_t modified = time_in(json_string(json, "lastModified"));
+  std::set<std::string> pages;
   for (std::string url = api + "/tree/" + commit + "?recursive=true&expand=false"; !url.empty();) {
     const auto page = needed_text(client, "list of files", url);
     for (PublishedFile& f : parse_published_list(page.text, a.shown + ": its list of files")) {
@@ -83,6 +88,8 @@ RemoteListing list_hub(const RemoteAddress& a) {
       listing.published.push_back(std::move(f));
     }
     if (listing.published.size() > max_files) fail(ErrorKind::input, "{}: more than {} files", a.shown, max_files);
+    if (!pages.insert(url).second || pages.size() > max_pages)
+      fail(ErrorKind::input, "{}: its list of files has no end", a.shown);
     url = next_page(page.headers.link, url);
     if (!url.empty() && !client.is_of_source(url))
       fail(ErrorKind::input, "{}: its list of files goes on at another server", a.shown);
@@ -132,9 +139,11 @@ std::string bucket_url(const RemoteAddress& a, const std::string& region) {
   return fmt::format("https://{}.s3.{}.amazonaws.com/", a.place, region);
 }
 
-void add_objects(std::string_view xml, const RemoteAddress& a, const std::string& bucket, RemoteListing& listing) {
+/// Adds a page's objects. Returns the number of its keys, which include those that are no file.
+size_t add_objects(std::string_view xml, const RemoteAddress& a, const std::string& bucket, RemoteListing& listing) {
   constexpr std::string_view open = "<Contents>", close = "</Contents>";
-  for (size_t at = 0; (at = xml.find(open, at)) != xml.npos;) {
+  size_t keys = 0;
+  for (size_t at = 0; (at = xml.find(open, at)) != xml.npos; ++keys) {
     const size_t end = xml.find(close, at);
     if (end == xml.npos) fail(ErrorKind::input, "{}: its list of objects is cut off", a.shown);
     const std::string_view entry = xml.substr(at, end - at);
@@ -151,6 +160,9 @@ void add_objects(std::string_view xml, const RemoteAddress& a, const std::string
                              .version = etag,
                              .modified_ns = time_in(element(entry, "LastModified"))});
   }
+  if (const std::string count = element(xml, "KeyCount"); !count.empty() && count != std::to_string(keys))
+    fail(ErrorKind::input, "{}: its list of objects has {} keys, {} expected", a.shown, keys, count);
+  return keys;
 }
 
 RemoteListing list_store(const RemoteAddress& a) {
@@ -166,13 +178,18 @@ RemoteListing list_store(const RemoteAddress& a) {
   RemoteListing listing;
   listing.client = std::make_unique<Client>(a.shown, bucket, credentials);
   const std::string prefix = percent_encoded(a.prefix, false);
+  std::set<std::string> tokens, names;
+  size_t checked = 0;
   for (std::string token, more = "true"; more == "true";) {  // a signature covers the parameters in this order
     const std::string query = fmt::format("{}encoding-type=url&list-type=2&prefix={}", token, prefix);
-    const auto page = needed_text(*listing.client, "list of objects", bucket + "?" + query);
-    add_objects(page.text, a, bucket, listing);
+    const auto page = needed_text(*listing.client, "list of objects", bucket + "?" + query, "</ListBucketResult>");
+    const size_t keys = add_objects(page.text, a, bucket, listing);
     if (listing.files.size() > max_files) fail(ErrorKind::input, "{}: more than {} objects", a.shown, max_files);
     more = element(page.text, "IsTruncated");
     token = "continuation-token=" + percent_encoded(element(page.text, "NextContinuationToken"), false) + "&";
+    bool is_new = keys > 0 && tokens.insert(token).second;
+    for (; checked < listing.files.size(); ++checked) is_new &= names.insert(listing.files[checked].name).second;
+    if (more == "true" && !is_new) fail(ErrorKind::input, "{}: its list of objects has no end", a.shown);
   }
   if (listing.files.empty()) fail(ErrorKind::input, "{}: no object; a checkpoint was expected", a.shown);
   listing.published = published_sums(*listing.client, bucket + percent_encoded(a.prefix + sums_name, true));

@@ -93,10 +93,21 @@ bool RemoteSource::fetch_text(RemoteFile& file, bool is_optional) {
   return true;
 }
 
+/// Refuses a shard that could change without a trace. A published hash is the version if the server names none.
+void RemoteSource::check_version(const RemoteFile& file) const {
+  if (file.is_fixed || !file.version.empty()) return;
+  if (const PublishedFile* published = find(listing_.published, file.name); !published || !is_sha256(*published))
+    fail(ErrorKind::input,
+         "{}: {}: the server names no version of the file (ETag or Last-Modified), so a change could not be seen; "
+         "download it, then convert the copy",
+         address_.shown, file.name);
+}
+
 void RemoteSource::fetch_header(RemoteFile& file) {
   std::string begin(size_t(length_and_format), '\0');
   const int64_t most = file.bytes < 0 ? length_and_format : std::min(file.bytes, length_and_format);
   begin.resize(size_t(listing_.client->read(file, 0, most, begin.data())));
+  check_version(file);
   uint64_t length = 0;
   if (begin.size() >= 8) std::memcpy(&length, begin.data(), 8);
   const bool is_possible = length <= uint64_t(max_header_bytes) && int64_t(length) <= file.bytes - 8;
@@ -166,7 +177,9 @@ void RemoteSource::fetch_others() {
 void RemoteSource::set_state(Shard& shard) const {
   const RemoteFile& file = files_.at(shard.name);
   shard.state = {.bytes = file.bytes, .mtime_ns = file.modified_ns, .device = 0, .inode = 0};
-  shard.version = file.version.empty() ? "unknown" : file.version;
+  shard.version = file.version;
+  const PublishedFile* published = find(listing_.published, file.name);
+  if (shard.version.empty()) shard.version = published ? published->hash : "unknown";  // unknown: has no header
   shard.ctime_ns = 0;
   shard.links = 0;
 }

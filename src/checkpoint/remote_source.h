@@ -37,6 +37,7 @@ class RemoteSource {
   void add_files();
   bool fetch_text(RemoteFile& file, bool is_optional);
   void fetch_header(RemoteFile& file);
+  void check_version(const RemoteFile& file) const;
   void make_placeholder(const RemoteFile& file) const;
   void fetch_config_and_index();
   void fetch_others();

@@ -95,6 +95,8 @@ bool is_private_v6(const uint8_t* a) {
   static constexpr uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
   static constexpr uint8_t translated[12] = {0, 0x64, 0xFF, 0x9B};
   if (std::memcmp(a, mapped, 12) == 0 || std::memcmp(a, translated, 12) == 0) return v4(a + 12);
+  if (a[0] == 0x20 && a[1] == 0x02) return v4(a + 2);                             // 6to4
+  if (a[0] == 0x20 && a[1] == 0x01 && a[2] == 0x00 && a[3] == 0x00) return true;  // Teredo
   return (a[0] & 0xE0) != 0x20;  // only 2000::/3 is public: not ::1, fc00::/7, fe80::/10, ff00::/8
 }
 
@@ -160,6 +162,25 @@ bool is_private_address(const sockaddr& address) {
   if (address.sa_family == AF_INET6)
     return is_private_v6(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr.s6_addr);
   return true;
+}
+
+bool has_private_host(const std::string& url) {
+  ParsedUrl parsed;
+  parsed.set(url);
+  std::string host = parsed.get(CURLUPART_HOST);
+  if (host.starts_with('[')) {
+    host = host.substr(1, host.find_first_of("]%") - 1);
+    in6_addr v6;
+    return ::inet_pton(AF_INET6, host.c_str(), &v6) != 1 || is_private_v6(v6.s6_addr);
+  }
+  while (host.ends_with('.')) host.pop_back();
+  for (char& c : host) {
+    if (static_cast<unsigned char>(c) >= 0x80) return true;  // a form of IDN may stand for digits
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  }
+  if (host.empty() || host == "localhost" || host.ends_with(".localhost")) return true;
+  in_addr v4;
+  return ::inet_aton(host.c_str(), &v4) == 1 && is_private_v4(ntohl(v4.s_addr));
 }
 
 std::string environment_text(const char* name) {

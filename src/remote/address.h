@@ -36,6 +36,10 @@ std::string resolved_url(const std::string& base, const std::string& location);
 /// Whether an address is not of the public internet: loopback, private, link-local, multicast or reserved.
 bool is_private_address(const sockaddr& address);
 
+/// Whether the host in a URL is localhost or a literal address that is_private_address() is true for, in any form that
+/// libcurl accepts. Other names are not resolved.
+bool has_private_host(const std::string& url);
+
 /// An environment variable; empty if it is not set.
 std::string environment_text(const char* name);
 

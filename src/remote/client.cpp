@@ -168,12 +168,13 @@ HttpResult Client::attempt(const std::string& url, int64_t offset, int64_t bytes
   return r;
 }
 
-std::optional<Client::Text> Client::text(const std::string& name, const std::string& url, int64_t limit) {
+std::optional<Client::Text> Client::text(const std::string& name, const std::string& url, int64_t limit,
+                                         std::string_view end) {
   Patience patience(*this, name);
   while (true) {
     Text out;
     bool is_long = false;
-    const HttpResult r = attempt(url, -1, 0, [&](const HttpHeaders&, std::string_view part) {
+    HttpResult r = attempt(url, -1, 0, [&](const HttpHeaders&, std::string_view part) {
       is_long = int64_t(out.text.size() + part.size()) > limit;
       if (!is_long) out.text += part;
       return !is_long;
@@ -182,6 +183,10 @@ std::optional<Client::Text> Client::text(const std::string& name, const std::str
     if (r.headers.status == 404 && r.problem.starts_with("the server")) return std::nullopt;
     if (r.is_whole && !r.headers.content_encoding.empty())
       fail(ErrorKind::input, "{}: {}: sent as {}, plain bytes expected", shown_, name, r.headers.content_encoding);
+    if (r.is_whole && out.text.find(end) == std::string::npos) {
+      r.is_whole = false, r.may_pass = true;
+      r.problem = fmt::format("has no {}, so it was cut off", end);
+    }
     out.headers = r.headers;
     if (r.is_whole) return out;
     patience.fail_or_wait(r);
@@ -198,10 +203,10 @@ std::string check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, Rem
   if (h.first != offset || h.total < 0 || h.last != std::min(offset + bytes, h.total) - 1)
     return fmt::format("bytes {} to {} of {} were sent, {} to {} expected", h.first, h.last, h.total, offset,
                        offset + bytes - 1);
-  if (file.bytes < 0) {
-    file.bytes = h.total;
-    file.version = version_in(h);
-    file.modified_ns = h.modified_ns;
+  if (!file.is_known) {
+    file.is_known = true;
+    if (file.bytes < 0) file.bytes = h.total, file.modified_ns = h.modified_ns;
+    if (file.version.empty()) file.version = version_in(h);
   }
   if (file.bytes != h.total) return fmt::format("has {} bytes, {} expected; did it change?", h.total, file.bytes);
   if (!file.is_fixed && version_in(h) != file.version)

@@ -20,6 +20,7 @@ struct RemoteFile {
   int64_t bytes = -1;        // -1: unknown
   std::string version = {};  // what changes if the contents do: an ETag, or a hash
   int64_t modified_ns = 0;
+  bool is_known = false;  // an answer has given the members that no listing gave
   bool is_fixed = false;  // the URL contains a commit: servers behind it may disagree on ETags
 };
 
@@ -36,8 +37,9 @@ class Client {
     std::string text;
     HttpHeaders headers;
   };
-  /// The text at a URL; none if the server has no such file. Throws Error{io} or Error{input}.
-  std::optional<Text> text(const std::string& name, const std::string& url, int64_t limit);
+  /// The text at a URL; none if the server has no such file. A text without `end` was cut off: it is asked for again.
+  /// Throws Error{io} or Error{input}.
+  std::optional<Text> text(const std::string& name, const std::string& url, int64_t limit, std::string_view end = {});
   /// Reads a range. Members of `file` that are unknown become known; they are compared otherwise. From any thread, but
   /// only from one until they are known. A range that ends behind the file is shortened. Returns the bytes read.
   int64_t read(RemoteFile& file, int64_t offset, int64_t bytes, void* to);

@@ -3,6 +3,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <charconv>
 #include <ctime>
 
@@ -18,6 +19,7 @@ namespace {
 constexpr long connect_seconds = 15;
 constexpr long slow_bytes_per_second = 1000, slow_seconds = 20;  // a slower transfer is begun again
 constexpr long receive_bytes = 512 << 10;
+constexpr const char* redirected_to_private = "redirected to a private address";
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != text.npos) text.remove_suffix(1);
@@ -71,6 +73,12 @@ void read_header_line(std::string_view line, HttpHeaders& h) {
   if (is("x-amz-bucket-region")) h.bucket_region = value;
 }
 
+/// Whether https:// may go through a proxy.
+bool has_proxy() {
+  constexpr const char* names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+  return std::any_of(std::begin(names), std::end(names), [](auto* name) { return !environment_text(name).empty(); });
+}
+
 /// Whether the cause may be gone at the next attempt.
 bool may_pass(CURLcode code) {
   switch (code) {
@@ -119,15 +127,19 @@ struct Connection::Exchange {
     return static_cast<Exchange*>(self)->rules.is_closing || pending_signal() != 0;
   }
 
-  /// Connects, unless an address is not to be reached: a public one by http://, or a private one by a redirect.
+  bool is_http() const { return request.url.starts_with("http://"); }
+
+  /// Connects, unless an address is not to be reached: a public one by http://, or a private one by a redirect. A
+  /// proxy's address says nothing: then only has_private_host() counts.
   static curl_socket_t on_connect(void* self, curlsocktype, curl_sockaddr* to) {
     auto& e = *static_cast<Exchange*>(self);
     const bool is_private = is_private_address(to->addr);
-    if (!e.request.is_redirected && is_private) e.rules.first_is_private = true;
-    if (!is_private && e.request.url.starts_with("http://"))
+    const bool is_judged = e.is_http() || !has_proxy();
+    if (!e.request.is_redirected && is_private && is_judged) e.rules.first_is_private = true;
+    if (!is_private && e.is_http())
       e.refused = "http:// reaches only private addresses; use https://";
-    else if (is_private && e.request.is_redirected && !e.rules.first_is_private)
-      e.refused = "redirected to a private address";
+    else if (is_private && is_judged && e.request.is_redirected && !e.rules.first_is_private)
+      e.refused = redirected_to_private;
     if (!e.refused.empty()) return CURL_SOCKET_BAD;
     return ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
   }
@@ -144,6 +156,7 @@ void Connection::set_options(Exchange& e) {
   libcurl().easy_reset(easy_);  // keeps the open connection
   set(CURLOPT_URL, e.request.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, e.request.allows_http ? "http,https" : "https");
+  if (e.is_http()) set(CURLOPT_PROXY, "");                 // a proxy would hide the address that on_connect() judges
   set(CURLOPT_HTTP_VERSION, long(CURL_HTTP_VERSION_1_1));  // a connection for each range is faster than one for all
   set(CURLOPT_USERAGENT, "mxfp4-pack/" MXFP4_VERSION);
   set(CURLOPT_NOSIGNAL, 1L);
@@ -193,6 +206,11 @@ void Connection::set_credentials(Exchange& e) {
 
 HttpResult Connection::get(const HttpRequest& request, const BodySink& sink) {
   Exchange e{request, sink, rules_};
+  if (has_private_host(request.url) && !request.is_redirected) rules_.first_is_private = true;
+  if (has_private_host(request.url) && !rules_.first_is_private) {
+    e.result.problem = redirected_to_private;
+    return e.result;
+  }
   set_options(e);
   const CURLcode code = libcurl().easy_perform(easy_);
   HttpResult& r = e.result;

@@ -200,4 +200,50 @@ EOF
   export root dir program
   refused 'a redirect to a private address' 'redirected to a private address' unshare -n bash public.sh
 }
+test_versions() {
+  served --odd no-version
+  refused 'a shard without a version' 'the server names no version of the file \(ETag or Last-Modified\), so a change' \
+    converted "$origin/plain/own/model" out -q
+  refused 'an object whose answer has no version' 'changed while it was read' converted s3://own/model out -q
+  expect 'a repository has its commit' 0 '' '' converted "$hub" out -q
+  (cd own/model && find . -type f ! -name SHA256SUMS -exec sha256sum {} + >SHA256SUMS)
+  expect 'a published hash is a version' 0 '' '' converted "$origin/plain/own/model" out2 -q
+}
+test_commit() {
+  served --odd other-commit
+  refused 'another commit' 'the hub answers with commit [0-9a-f]{40}, 0{40} expected' \
+    "$program" inspect "$hub@$(printf 0%.0s $(seq 40))"
+}
+test_lists() {
+  served --odd cut-list
+  refused 'a list that is cut off' 'list of objects: has no </ListBucketResult>, so it was cut off' \
+    "$program" inspect s3://own/model
+  served_again() { kill "${servers[@]}"; servers=(); serve log --odd "$1"; export AWS_ENDPOINT_URL=$origin/s3; }
+  served_again key-count
+  refused 'a list without a key' 'its list of objects has 3 keys, 9 expected' "$program" inspect s3://own/model
+  for odd in no-keys same-keys same-token; do
+    served_again $odd
+    refused "an endless list: $odd" 'its list of objects has no end' timeout 60 "$program" inspect s3://own/model
+  done
+}
+test_proxies() {
+  cp -rp "$once/own" .
+  serve proxy.log
+  export http_proxy=$origin https_proxy=$origin HF_TOKEN=secret-token
+  refused 'http through a proxy' 'http:// reaches only private addresses; use https://' \
+    env HF_ENDPOINT=http://8.8.8.8 "$program" inspect "$hub"
+  expect 'the proxy gets no token' 0 '' '' test ! -s proxy.log
+  certificate DNS:hub.example
+  export SSL_CERT_FILE=$dir/ca.pem HF_ENDPOINT=https://hub.example
+  unset http_proxy
+  for to in 127.0.0.1:1 localhost:1 2130706433:1 0x7f.1:1 '[::1]:1' '[::ffff:10.0.0.1]:1' '[2002:a00:1::]:1'; do
+    serve log --cert server.pem --cdn "https://$to"
+    serve proxy.log --tunnel "$port"
+    refused "redirected to $to" 'redirected to a private address' env https_proxy="$origin" "$program" inspect "$hub"
+    expect "$to is not asked for" 1 '' '' grep -v 'CONNECT hub.example:443' proxy.log
+  done
+  serve log --cert server.pem --cdn https://cdn.example
+  serve proxy.log --tunnel "$port"
+  refused 'redirected to a public name' "SSL: .*cdn.example|cdn.example'" env https_proxy="$origin" "$program" inspect "$hub"
+}
 run_cases

@@ -22,6 +22,7 @@ import http.server
 import json
 import pathlib
 import re
+import select
 import socket
 import ssl
 import struct
@@ -34,6 +35,7 @@ import urllib.parse
 PASSING = ["cut", "reset", "500", "503", "429", "stall"]
 STAYING = ["short", "changed", "wrong-range", "larger", "403", "404", "416", "flip"]
 FAULTS = PASSING + STAYING
+ODD = ["no-version", "other-commit", "cut-list", "key-count", "no-keys", "same-keys", "same-token"]
 WEIGHTS = (".safetensors", ".bin", ".pt")
 PAGE = 3  # entries of a list
 
@@ -160,6 +162,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         commit, tree = self.server.tree(folder)
         if what[0] == "revision":
             known = what[1] in ("main", commit)
+            if self.server.options.odd == "other-commit":
+                known, commit = True, commit[::-1]
             answer = {"sha": commit, "lastModified": "2025-08-26T17:25:47.000Z"}
             return self.send(200, json.dumps(answer).encode()) if known else self.refuse(404)
         if what[0] != "tree" or what[1] != commit:
@@ -187,6 +191,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.refuse(404)
         size = path.stat().st_size
         headers = {"ETag": etag_of(path), "Last-Modified": email.utils.formatdate(path.stat().st_mtime, usegmt=True)}
+        if self.server.options.odd == "no-version":
+            headers = {}
         if self.how == "changed":
             headers["ETag"] = '"another"'
         if self.how == "larger":
@@ -226,9 +232,37 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     f"<ETag>{etag_of(path).replace(chr(34), '&quot;')}</ETag><Size>{path.stat().st_size}</Size></Contents>")
         is_more = start + PAGE < len(keys)
         xml += f"<IsTruncated>{str(is_more).lower()}</IsTruncated>"
-        if is_more:
+        odd = self.server.options.odd
+        if odd == "no-keys":
+            xml = re.sub("<Contents>.*</Contents>", "", xml).replace("false", "true")
+        if odd == "same-keys":
+            is_more, xml = True, xml.replace("false", "true")
+            start = start + 1 if start >= PAGE else start
+        if odd == "same-token":
+            start = 0
+        if odd == "key-count":
+            xml += "<KeyCount>9</KeyCount>"
+        if odd == "cut-list" and (start > 0 or not is_more):
+            return self.send(200, xml[: xml.rfind("<Contents>")].encode())
+        if is_more or odd == "no-keys":
             xml += f"<NextContinuationToken>{start + PAGE}</NextContinuationToken>"
         return self.send(200, (xml + "</ListBucketResult>").encode())
+
+    def do_CONNECT(self):
+        """As a proxy, it takes every name for the server of --tunnel."""
+        if self.server.log:
+            self.server.log.write(f"CONNECT {self.path}\n")
+        self.send_response(200)
+        self.end_headers()
+        with socket.create_connection(("127.0.0.1", self.server.options.tunnel)) as to:
+            pairs = {self.connection: to, to: self.connection}
+            while True:
+                for ready in select.select(list(pairs), [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        self.close_connection = True
+                        return
+                    pairs[ready].sendall(data)
 
     def signature_is_right(self, url):
         """AWS Signature Version 4, computed from Amazon's description of it."""
@@ -281,6 +315,8 @@ def parser():
     parser.add_argument("--token")
     parser.add_argument("--keys")
     parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--odd", choices=ODD, help="what every answer lacks or has")
+    parser.add_argument("--tunnel", type=int, help="the port that CONNECT leads to")
     parser.add_argument("--pause", type=int, default=0, help="Retry-After of 429, seconds")
     return parser
 

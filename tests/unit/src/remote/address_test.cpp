@@ -81,6 +81,16 @@ TEST_CASE("private addresses") {
     CHECK(!is_private_text(text));
 }
 
+TEST_CASE("hosts that are private by their text") {
+  for (const char* host : {"127.0.0.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1.", "localhost",
+                           "LOCALHOST.", "a.localhost", "[::1]", "[::ffff:10.0.0.1]", "[2002:a00:1::]", "[2001::1]",
+                           "[fe80::1]", "10.0.0.1", "169.254.169.254"})
+    CHECK(has_private_host(std::string("https://") + host + ":8443/x"));
+  for (const char* host : {"huggingface.co", "8.8.8.8", "134744072", "[2606:4700::1111]", "[2002:808:808::]",
+                           "localhost.example", "10.0.0.1.example"})
+    CHECK(!has_private_host(std::string("https://") + host + "/x"));
+}
+
 TEST_CASE("percent encoding") {
   CHECK(percent_encoded("a b/c+\xC3\xA9", true) == "a%20b/c%2B%C3%A9");
   CHECK(percent_encoded("a/b", false) == "a%2Fb");
