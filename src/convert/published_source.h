@@ -11,8 +11,8 @@ struct Input;
 struct ManifestOptions;
 class OutputDir;
 
-/// The checkpoint's files with published hashes, as check_published() gives them. Empty for a part, which reads a share of
-/// each file, for a merge, which reads none, and for an output that is converted again.
+/// The checkpoint's files with published hashes, as check_published() gives them. Empty for a part, which reads a share
+/// of each file, for a merge, which reads none, and for an output that is converted again.
 PublishedList published_of(const ConvertOptions& options, const Checkpoint& checkpoint, Problems& problems);
 
 /// True if Hugging Face's tools left hashes that parts of an output will not compare; then a note says so.
