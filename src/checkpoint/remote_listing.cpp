@@ -166,6 +166,9 @@ size_t add_objects(std::string_view xml, const RemoteAddress& a, const std::stri
 }
 
 RemoteListing list_store(const RemoteAddress& a) {
+  for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+                           "AWS_SESSION_TOKEN"})  // they become parts of headers
+    if (!is_printable(environment_text(name))) fail(ErrorKind::usage, "{}: holds characters that no key has", name);
   const std::string region =
       or_else(or_else(environment_text("AWS_REGION"), environment_text("AWS_DEFAULT_REGION")), "us-east-1");
   Credentials credentials{.bearer = {},

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/base/slots.h"
 #include "src/remote/address.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr int most_redirects = 8, most_attempts = 8;
 constexpr int first_attempts = 3;  // of a server that has never answered
 constexpr std::chrono::milliseconds first_pause(250), last_pause(30'000), longest_pause(300'000);
+constexpr std::chrono::milliseconds long_pause(5'000);  // a longer one is printed
 
 bool is_redirect(int status) { return status >= 301 && status <= 308 && status != 304 && status != 305; }
 
@@ -72,6 +74,7 @@ class Client::Patience {
     std::chrono::milliseconds pause = std::min(first_pause * (1 << (failures_ - 1)), last_pause);
     if (r.headers.retry_after >= 0)
       pause = std::min<std::chrono::milliseconds>(std::chrono::seconds(r.headers.retry_after), longest_pause);
+    if (pause > long_pause) note(fmt::format("{}; asked again in {} s", what, pause.count() / 1000));
     constexpr std::chrono::milliseconds step(100);
     for (; pause.count() > 0 && !client_.rules_.is_closing; pause -= step) {
       throw_if_interrupted();

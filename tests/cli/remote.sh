@@ -121,6 +121,8 @@ test_addresses() {
   refused 'http to the internet' 'http:// reaches only private addresses; use https://' "$program" inspect http://8.8.8.8/x/
   refused 'no checkpoint' 'no model.safetensors.index.json and no \*.safetensors' "$program" inspect s3://own/model/docs
   refused 'a wrong key' '403; check AWS_ACCESS_KEY_ID' env AWS_SECRET_ACCESS_KEY=x "$program" inspect s3://own/model
+  refused 'a key with a line of its own' 'AWS_SESSION_TOKEN: holds characters that no key has' \
+    env AWS_SESSION_TOKEN=$'a\r\nx-evil: 1' "$program" inspect s3://own/model
   refused 'no key' '403; set AWS_ACCESS_KEY_ID' env -u AWS_ACCESS_KEY_ID "$program" inspect s3://own/model
   refused 'a bucket without objects' 'no object' "$program" inspect s3://own/none
   refused 'offline' 'not in the cache, and HF_HUB_OFFLINE is set' env HF_HUB_OFFLINE=1 "$program" inspect "$hub"

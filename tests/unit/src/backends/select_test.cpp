@@ -54,8 +54,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(deepseek, "sglang", "sm90") == "flashinfer-cutlass");
   CHECK(chosen(kimi, "vllm", "sm90") == "humming");
   CHECK(chosen(gpt_oss, "vllm", "gfx942") == "aiter-triton");
-  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, one of sm75 (t4), ") !=
-        std::string::npos);
+  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, one of sm75 (t4), ") != std::string::npos);
   const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90"});
   CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "humming", "marlin"});
   deepseek.layers[0].intermediate = 96;
