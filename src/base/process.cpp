@@ -83,4 +83,9 @@ int open_file_limit() {
   return int(std::min<rlim_t>(files.rlim_cur, INT_MAX));
 }
 
+std::string environment_text(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 }  // namespace mxfp4

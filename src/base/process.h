@@ -1,6 +1,8 @@
 // Descriptors, limits and signals as the caller left them, made usable.
 #pragma once
 
+#include <string>
+
 namespace mxfp4 {
 
 /// Call before anything is opened. Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets their
@@ -18,5 +20,8 @@ void say_out_of_memory(bool json);
 
 /// The number of files that this process may have open.
 int open_file_limit();
+
+/// An environment variable; empty if it is not set.
+std::string environment_text(const char* name);
 
 }  // namespace mxfp4

@@ -8,6 +8,7 @@
 #include "src/base/error.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
 #include "src/remote/address.h"

@@ -8,6 +8,7 @@
 #include "src/base/error.h"
 #include "src/base/folder.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/io/source_folder.h"
 #include "src/remote/address.h"
@@ -22,16 +23,11 @@ constexpr std::string_view front = "models--";
 constexpr const char* main_file = "refs/main";
 constexpr int64_t max_revision_bytes = 256;
 
-std::string of_environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 /// The folder for repositories that `hf download` uses.
 fs::path cache_folder() {
-  if (const std::string hub = of_environment("HF_HUB_CACHE"); !hub.empty()) return hub;
-  if (const std::string home = of_environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
-  return fs::path(of_environment("HOME")) / ".cache/huggingface/hub";
+  if (const std::string hub = environment_text("HF_HUB_CACHE"); !hub.empty()) return hub;
+  if (const std::string home = environment_text("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  return fs::path(environment_text("HOME")) / ".cache/huggingface/hub";
 }
 
 bool is_repository_name(const std::string& text) {

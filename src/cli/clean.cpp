@@ -25,27 +25,31 @@ struct CleanOptions {
   bool remove = false;
 };
 
-/// stays: whether a command can still use it.
-std::string describe(const Leftover& l, bool stays) {
+std::string describe(const Leftover& l) {
   switch (l.kind) {
     case LeftoverKind::resumable:
-      return fmt::format("a partial output, {} finished steps{}", l.jobs,
-                         stays ? "; the same convert command continues it if the source is unchanged" : "");
+      return fmt::format("a partial output, {} finished steps", l.jobs);
     case LeftoverKind::begun:
       return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:
       return "the old output, which the finished output replaced";
     case LeftoverKind::predecessor:
-      return stays ? "the old output, whose place is empty; --remove puts it back"
-                   : "the old output, whose place is empty";
+      return "the old output, whose place is empty";
     case LeftoverKind::other_version:
       return "a partial output of another version";
     case LeftoverKind::parts:
-      return stays ? "parts of an output; merge joins them" : "parts of an output";
+      return "parts of an output";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }
   return {};
+}
+
+/// The command that can use a leftover which stays.
+std::string describe_use(LeftoverKind kind) {
+  if (kind == LeftoverKind::resumable) return "; the same convert command continues it if the source is unchanged";
+  if (kind == LeftoverKind::predecessor) return "; --remove puts it back";
+  return kind == LeftoverKind::parts ? "; merge joins them" : "";
 }
 
 std::string describe(Leftover::Use use) {
@@ -121,8 +125,9 @@ int clean(const CleanOptions& o, bool json) {
     removable += !o.remove && is_removable(l);
     if (json) continue;
     const std::string what =
-        fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),
-                    printable(describe(l, done == "kept")), human_bytes(l.bytes), human_age(l.age), describe(l.use));
+        fmt::format("{}{}: {}{}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),
+                    printable(describe(l)), done == "kept" ? describe_use(l.kind) : "", human_bytes(l.bytes),
+                    human_age(l.age), describe(l.use));
     print_out("{}\n", fitted(what));
     if (verbosity() == Verbosity::verbose) print_out("  {}\n", printable(dir.path(l.name)));
   }

@@ -1,7 +1,6 @@
 #include "src/convert/convert.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "src/backends/alias.h"
 #include "src/backends/gpu.h"

@@ -1,4 +1,4 @@
-// What a run was given, in words, so that a run that cannot continue it can name the difference.
+// The inputs of a run in words: a run that cannot continue an interrupted one names the difference.
 #pragma once
 
 #include <string>

@@ -4,9 +4,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "src/base/error.h"
+#include "src/base/process.h"
 
 namespace mxfp4 {
 
@@ -16,8 +15,8 @@ constexpr const char* scratch_prefix = "mxfp4-pack.";
 constexpr const char* scratch_lock = "lock";
 
 std::string temporary_place() {
-  const char* place = std::getenv("TMPDIR");
-  return place && *place == '/' ? place : "/tmp";
+  const std::string place = environment_text("TMPDIR");
+  return place.starts_with('/') ? place : "/tmp";
 }
 
 /// Whether the program that made a folder has ended. A folder without its lock may be in the making.

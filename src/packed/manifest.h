@@ -43,7 +43,8 @@ struct ListedFile {
   friend bool operator==(const ListedFile&, const ListedFile&) = default;
 };
 
-/// What the manifest says of the conversion. recipe_in() (src/convert) compares it with a new one's recipe.
+/// The conversion as the manifest records it. recipe_in() (src/convert) compares it with the recipe of a new
+/// conversion.
 struct ManifestOptions {
   ModelOptions model;
   bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents

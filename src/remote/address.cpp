@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -68,6 +67,13 @@ class ParsedUrl {
   void set(const std::string& text) {
     if (libcurl().url_set(url_.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK)
       fail(ErrorKind::input, "{}: no URL", text.substr(0, text.find('?')));
+  }
+  /// In lower case.
+  std::string host() const {
+    std::string text = get(CURLUPART_HOST);
+    for (char& c : text)
+      if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+    return text;
   }
   std::string get(CURLUPart part) const {
     char* text = nullptr;
@@ -143,10 +149,7 @@ std::string percent_decoded(std::string_view text) {
 std::string origin_of_url(const std::string& url) {
   ParsedUrl parsed;
   parsed.set(url);
-  std::string host = parsed.get(CURLUPART_HOST);
-  for (char& c : host)
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  return fmt::format("{}://{}:{}", parsed.get(CURLUPART_SCHEME), host, parsed.get(CURLUPART_PORT));
+  return fmt::format("{}://{}:{}", parsed.get(CURLUPART_SCHEME), parsed.host(), parsed.get(CURLUPART_PORT));
 }
 
 std::string resolved_url(const std::string& base, const std::string& location) {
@@ -167,25 +170,18 @@ bool is_private_address(const sockaddr& address) {
 bool has_private_host(const std::string& url) {
   ParsedUrl parsed;
   parsed.set(url);
-  std::string host = parsed.get(CURLUPART_HOST);
+  std::string host = parsed.host();
   if (host.starts_with('[')) {
     host = host.substr(1, host.find_first_of("]%") - 1);
     in6_addr v6;
     return ::inet_pton(AF_INET6, host.c_str(), &v6) != 1 || is_private_v6(v6.s6_addr);
   }
   while (host.ends_with('.')) host.pop_back();
-  for (char& c : host) {
-    if (static_cast<unsigned char>(c) >= 0x80) return true;  // a form of IDN may stand for digits
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  }
+  const auto is_ascii = [](unsigned char c) { return c < 0x80; };
+  if (!std::all_of(host.begin(), host.end(), is_ascii)) return true;  // a form of IDN may stand for digits
   if (host.empty() || host == "localhost" || host.ends_with(".localhost")) return true;
   in_addr v4;
   return ::inet_aton(host.c_str(), &v4) == 1 && is_private_v4(ntohl(v4.s_addr));
-}
-
-std::string environment_text(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
 }
 
 }  // namespace mxfp4

@@ -21,7 +21,7 @@ struct RemoteAddress {
 
 /// Whether a text begins with the scheme of a remote source.
 bool is_remote(std::string_view text);
-/// Throws Error{usage} that says what was expected.
+/// Parses an address. Throws Error{usage}, with the expected form, if it is none.
 RemoteAddress parse_remote(const std::string& text);
 
 /// The text with every byte as %XX, except letters, digits and -._~. slashes: they stay, too.
@@ -39,8 +39,5 @@ bool is_private_address(const sockaddr& address);
 /// Whether the host in a URL is localhost or a literal address that is_private_address() is true for, in any form that
 /// libcurl accepts. Other names are not resolved.
 bool has_private_host(const std::string& url);
-
-/// An environment variable; empty if it is not set.
-std::string environment_text(const char* name);
 
 }  // namespace mxfp4

@@ -63,8 +63,11 @@ class Client::Lease {
 /// Waits longer after each failure without progress; throws after the last.
 class Client::Patience {
  public:
-  Patience(const Client& client, const std::string& name) : client_(client), name_(name) {}
-  void progress() { failures_ = 0; }
+  Patience(Client& client, const std::string& name) : client_(client), name_(name) {}
+  void progress() {
+    failures_ = 0;
+    client_.has_noted_ = false;
+  }
   void fail_or_wait(const HttpResult& r) {
     throw_if_interrupted();
     const std::string what = fmt::format("{}: {}: {}", client_.shown_, name_, r.problem);
@@ -74,7 +77,8 @@ class Client::Patience {
     std::chrono::milliseconds pause = std::min(first_pause * (1 << (failures_ - 1)), last_pause);
     if (r.headers.retry_after >= 0)
       pause = std::min<std::chrono::milliseconds>(std::chrono::seconds(r.headers.retry_after), longest_pause);
-    if (pause > long_pause) note(fmt::format("{}; asked again in {} s", what, pause.count() / 1000));
+    if (pause > long_pause && !client_.has_noted_.exchange(true))  // one of many threads that wait
+      note(fmt::format("{}; asked again in {} s", what, pause.count() / 1000));
     constexpr std::chrono::milliseconds step(100);
     for (; pause.count() > 0 && !client_.rules_.is_closing; pause -= step) {
       throw_if_interrupted();
@@ -83,7 +87,7 @@ class Client::Patience {
   }
 
  private:
-  const Client& client_;
+  Client& client_;
   const std::string& name_;
   int failures_ = 0;
 };

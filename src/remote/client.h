@@ -63,8 +63,8 @@ class Client {
   Credentials credentials_;
   bool allows_http_;
   ConnectionRules rules_;
-  std::atomic<bool> has_answered_ = false;
-  mutable std::mutex mutex_;  // guards the following members
+  std::atomic<bool> has_answered_ = false, has_noted_ = false;  // has_noted_: a long pause, since the last bytes
+  mutable std::mutex mutex_;                                    // guards the following members
   std::vector<std::unique_ptr<Connection>> idle_;
   std::map<std::string, std::string> places_;  // of a URL: the one that its redirects led to
 };

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "src/base/error.h"
+#include "src/base/process.h"
 #include "src/base/signals.h"
 #include "src/remote/address.h"
 #include "src/remote/libcurl.h"
@@ -206,8 +207,9 @@ void Connection::set_credentials(Exchange& e) {
 
 HttpResult Connection::get(const HttpRequest& request, const BodySink& sink) {
   Exchange e{request, sink, rules_};
-  if (has_private_host(request.url) && !request.is_redirected) rules_.first_is_private = true;
-  if (has_private_host(request.url) && !rules_.first_is_private) {
+  const bool is_private = has_private_host(request.url);
+  if (is_private && !request.is_redirected) rules_.first_is_private = true;
+  if (is_private && !rules_.first_is_private) {
     e.result.problem = redirected_to_private;
     return e.result;
   }

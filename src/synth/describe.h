@@ -1,7 +1,7 @@
 // The structure of a published checkpoint: its config, and the name, dtype, shape and shard of every tensor. Sizes are
 // the published ones or others. The *.json files beside this file describe the models:
 //
-//   source     where the sizes come from, for readers alone
+//   source     the source of the sizes, for readers alone
 //   base       another description, to which this one is a merge patch (RFC 7396)
 //   dims       name: size, an integer or an expression over the dims before it
 //   lists      name: runs [count, [items]], one after the other. A run repeats its items until it has count entries;

@@ -19,13 +19,13 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
-from safetensors import safe_open
 from sglang.srt.arg_groups.choices import LOAD_FORMAT_CHOICES
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
 from sglang.srt.model_loader import loader, weight_utils
 
 import cells
+from format_model import Model, files_of
 import host_kernels
 from mxfp4_pack import Refused
 from mxfp4_pack.sglang import arguments, hooks
@@ -39,23 +39,6 @@ if util.find_spec("triton_kernels.matmul"):  # of the sglang-kernel that this re
 SETTINGS = SimpleNamespace(weight_loader_disable_mmap=False, weight_loader_prefetch_checkpoints=False,
                            weight_loader_prefetch_num_threads=1, weight_loader_drop_cache_after_load=False,
                            model_checksum=None)
-
-
-class Model(torch.nn.Module):
-    """One expert layer and the names of all other tensors."""
-
-    def __init__(self, experts):
-        super().__init__()
-        self.experts, self.others = experts, []
-
-    def load_weights(self, weights):
-        self.others += [name for name, _ in weights]
-
-
-def files_of(hf_weights_files, *args, **given):
-    for path in hf_weights_files:
-        with safe_open(path, "pt") as file:
-            yield from ((name, file.get_tensor(name)) for name in file.keys())
 
 
 class Formats(Layers):

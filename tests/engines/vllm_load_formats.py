@@ -26,7 +26,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file
 from vllm.config import set_current_vllm_config
 from vllm.config.load import LoadConfig
@@ -35,6 +34,7 @@ from vllm.model_executor.model_loader import base_loader, default_loader, tensor
 from vllm.model_executor.model_loader.weight_cache import daemon, ipc_loader, protocol
 
 import cells
+from format_model import Model, files_of
 from mxfp4_pack import Refused
 from mxfp4_pack.vllm import canary, load_formats, quantization
 from vllm_classes import CASES, MARLIN_SOURCE, VERSION, Layers, Platform
@@ -43,23 +43,6 @@ WORKS = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "runai
 NEEDS = {"fastsafetensors": "fastsafetensors", "runai_streamer": "runai_model_streamer"}
 HOW = {"dummy": "zeros", "instanttensor": "files as vLLM gives them to InstantTensor", "modelexpress": "not run",
        "ipc_cache": "vLLM's daemon and client classes, CPU tensors in the place of CUDA's handles"}
-
-
-class Model(torch.nn.Module):
-    """One expert layer and the names of all other tensors."""
-
-    def __init__(self, experts):
-        super().__init__()
-        self.experts, self.others = experts, []
-
-    def load_weights(self, weights):
-        self.others += [name for name, _ in weights]
-
-
-def files_of(hf_weights_files, *args, **given):
-    for path in hf_weights_files:
-        with safe_open(path, "pt") as file:
-            yield from ((name, file.get_tensor(name)) for name in file.keys())
 
 
 class Formats(Layers):

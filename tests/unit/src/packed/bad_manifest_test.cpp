@@ -1,7 +1,6 @@
 // Manifests that are refused although they have their own checksum.
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <numeric>
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/program.h"
