@@ -55,7 +55,9 @@ Fd create(const std::string& path) {
 }  // namespace
 
 RemoteSource::RemoteSource(const std::string& address)
-    : address_(parse_remote(address)), listing_(list_remote(address_)), folder_(scratch_.path() + "/files") {
+    : address_(parse_remote(address)),
+      listing_(list_remote(address_)),
+      folder_(scratch_.path() + "/" + ScratchFolder::only_name) {
   if (::mkdir(folder_.c_str(), 0777) != 0) fail_errno(folder_, "cannot create", errno);
   add_files();
   fetch_config_and_index();

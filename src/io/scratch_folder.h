@@ -12,6 +12,9 @@ namespace mxfp4 {
 /// the next ScratchFolder removes it: a lock tells that its program has ended.
 class ScratchFolder {
  public:
+  /// The only name that may be in the folder.
+  static constexpr const char* only_name = "files";
+
   ScratchFolder();
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
