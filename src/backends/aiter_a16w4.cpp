@@ -18,34 +18,34 @@ namespace {
 
 RowOrder blocks_of_16(const Model&) { return {16, false}; }
 
-constexpr AiterKernel kernel = {.name = "aiter-a16w4",
-                                .summary = "AITER W4A16, bf16 activations",
-                                .moe_backend = "aiter",
-                                .w13_order = blocks_of_16};
+constexpr AiterKernel aiter_a16w4_kernel = {.name = "aiter-a16w4",
+                                            .summary = "AITER W4A16, bf16 activations",
+                                            .moe_backend = "aiter",
+                                            .w13_order = blocks_of_16};
 
 Backend vllm_pairs() {
-  Backend b = aiter_vllm(kernel);
+  Backend b = aiter_vllm(aiter_a16w4_kernel);
   b.takes = is_gpt_oss_like;
   return b;
 }
 
 /// Excludes Quark, because vLLM reads Quark's halves as pairs and makes wrong rows of them.
 Backend vllm_halves() {
-  Backend b = aiter_vllm(kernel);
+  Backend b = aiter_vllm(aiter_a16w4_kernel);
   b.takes = is_not_converted_as_gpt_oss;
   b.releases = {"0.26.0", "0.27.1"};
   return b;
 }
 
-Backend vllm_2() {
-  Backend b = aiter_version_2(kernel, {128, 128}, "0.28.0");
+Backend vllm_aiter_a16w4_2() {
+  Backend b = aiter_version_2(aiter_a16w4_kernel, {128, 128}, "0.28.0");
   b.takes = is_not_converted_as_gpt_oss;
   return b;
 }
 
 /// SGLANG_USE_AITER_MOE_GU_ITLV=0, and for Kimi-K3 AITER_SITUV2_A4W4=1, keep the rows in halves.
-Backend sglang() {
-  Backend b = aiter_sglang(kernel);
+Backend sglang_aiter_a16w4() {
+  Backend b = aiter_sglang(aiter_a16w4_kernel);
   b.takes = is_not_deepseek_v4;
   for (const char* name :
        {"unset:SGLANG_USE_AITER_MOE_GU_ITLV", "unset:AITER_SITUV2_A4W4", "unset:SGLANG_AITER_K3_OPT"})
@@ -53,8 +53,8 @@ Backend sglang() {
   return b;
 }
 
-Backend sglang_ones() {
-  Backend b = sglang();
+Backend sglang_aiter_a16w4_ones() {
+  Backend b = sglang_aiter_a16w4();
   b.layout_version = "1-ones";
   b.takes = is_neither_kimi_k3_nor_deepseek_v4;
   pad_scales_with_ones(b);
@@ -66,7 +66,7 @@ Backend sglang_ones() {
 /// SGLang's method for an FP8 checkpoint keeps the names of scales as loaded, and pads only the intermediate size, to
 /// 128.
 Backend sglang_2() {
-  Backend b = sglang();
+  Backend b = sglang_aiter_a16w4();
   b.layout_version = "2";
   b.multiple = {128, 128};
   b.takes = is_deepseek_v4;
@@ -77,7 +77,7 @@ Backend sglang_2() {
 }
 
 Backend sglang_deepseek_1() {
-  Backend b = aiter_sglang(kernel);
+  Backend b = aiter_sglang(aiter_a16w4_kernel);
   b.takes = is_deepseek_v4;
   b.releases.last = "0.5.18";
   return b;
@@ -86,12 +86,12 @@ Backend sglang_deepseek_1() {
 }  // namespace
 
 Backends aiter_a16w4 = {vllm_pairs(),
-                        vllm_2(),
+                        vllm_aiter_a16w4_2(),
                         vllm_halves(),
-                        sglang_ones(),
-                        kimi_k3_to_0_5_22(sglang_ones()),
-                        kimi_k3_from_0_5_23(sglang(), "1-k3"),
-                        sglang(),
+                        sglang_aiter_a16w4_ones(),
+                        kimi_k3_to_0_5_22(sglang_aiter_a16w4_ones()),
+                        kimi_k3_from_0_5_23(sglang_aiter_a16w4(), "1-k3"),
+                        sglang_aiter_a16w4(),
                         sglang_2(),
                         sglang_deepseek_1()};
 

@@ -9,13 +9,13 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr AiterKernel kernel = {.name = "aiter-w4a4",
-                                .summary = "AITER W4A4, mxfp4 activations",
-                                .moe_backend = "aiter_mxfp4_mxfp4",
-                                .w13_order = gate_up_halves};
+constexpr AiterKernel aiter_w4a4_kernel = {.name = "aiter-w4a4",
+                                           .summary = "AITER W4A4, mxfp4 activations",
+                                           .moe_backend = "aiter_mxfp4_mxfp4",
+                                           .w13_order = gate_up_halves};
 
 Backend vllm_1(bool (*takes)(const Model&), const char* first_release) {
-  Backend b = aiter_vllm(kernel);
+  Backend b = aiter_vllm(aiter_w4a4_kernel);
   b.takes = takes;
   b.releases = {first_release, "0.31.0"};
   return b;
@@ -23,7 +23,7 @@ Backend vllm_1(bool (*takes)(const Model&), const char* first_release) {
 Backend vllm_1_quark() { return vllm_1(is_quark, "0.26.0"); }
 Backend vllm_1_others() { return vllm_1(is_not_converted_as_gpt_oss, "0.28.0"); }
 
-Backend vllm_2() { return aiter_version_2(kernel, {256, 128}, "0.32.0"); }
+Backend vllm_aiter_w4a4_2() { return aiter_version_2(aiter_w4a4_kernel, {256, 128}, "0.32.0"); }
 
 /// GPT-OSS's rows and biases stay in pairs. No engine has layout versions 1 and 2 for it.
 Backend as_loaded(Backend b, const char* layout_version) {
@@ -37,11 +37,11 @@ Backend as_loaded(Backend b, const char* layout_version) {
 
 }  // namespace
 
-Backends aiter_w4a4 = {vllm_2(),
+Backends aiter_w4a4 = {vllm_aiter_w4a4_2(),
                        vllm_1_quark(),
                        vllm_1_others(),
-                       as_loaded(vllm_2(), "4"),
+                       as_loaded(vllm_aiter_w4a4_2(), "4"),
                        as_loaded(vllm_1_quark(), "3"),
-                       aiter_sglang(kernel)};
+                       aiter_sglang(aiter_w4a4_kernel)};
 
 }  // namespace mxfp4

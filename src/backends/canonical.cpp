@@ -11,7 +11,8 @@ namespace {
 
 bool is_quark_without_biases(const Model& m) { return has_method_of_quark(m) && !m.bias; }
 
-Backend backend(const Engine& engine, const char* gpu, const char* summary, LayerSize multiple, Parameters parameters) {
+Backend canonical_backend(const Engine& engine, const char* gpu, const char* summary, LayerSize multiple,
+                          Parameters parameters) {
   return {.name = "canonical",
           .engine = engine.name,
           .layout_version = "1",
@@ -23,22 +24,22 @@ Backend backend(const Engine& engine, const char* gpu, const char* summary, Laye
           .parameters = std::move(parameters)};
 }
 
-Backend vllm() {
-  Backend b = backend(engine::vllm, "SM75 and later", "emulation, weights as published", {32, 32},
-                      both(vllm_names, plain_codes(), {.shape = scale_rows}, bf16_bias()));
+Backend vllm_canonical() {
+  Backend b = canonical_backend(engine::vllm, "SM75 and later", "emulation, weights as published", {32, 32},
+                                both(vllm_names, plain_codes(), {.shape = scale_rows}, bf16_bias()));
   b.releases = {"0.26.0", "0.31.0"};
   b.requires_ = {{"moe_backend", "emulation"}};
   b.takes = is_quark_without_biases;
   return b;
 }
 
-Backend sglang() {
+Backend sglang_canonical() {
   Parameter codes = plain_codes(), scales = {.shape = scale_rows, .pad = {.row = 0x7F, .column = 0x7F}};
   for (Parameter* p : {&codes, &scales}) p->view = u8_transposed;
   codes.object = strided_codes_object;
   scales.object = strided_scales_object;
-  Backend b = backend(engine::sglang, "SM8x", "triton_kernels, bf16 activations, as published", {1, 64},
-                      both(sglang_names, codes, scales, f32_bias()));
+  Backend b = canonical_backend(engine::sglang, "SM8x", "triton_kernels, bf16 activations, as published", {1, 64},
+                                both(sglang_names, codes, scales, f32_bias()));
   b.releases = {"0.5.17", ""};
   b.tested = "converter bytes equal (0.5.23)";
   b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
@@ -48,6 +49,6 @@ Backend sglang() {
 
 }  // namespace
 
-Backends canonical = {vllm(), sglang()};
+Backends canonical = {vllm_canonical(), sglang_canonical()};
 
 }  // namespace mxfp4

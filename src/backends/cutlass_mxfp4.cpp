@@ -14,7 +14,7 @@ bool is_compressed_tensors(const Model& m) { return has_halves(m) && m.family ==
 bool is_auto_round(const Model& m) { return has_halves(m) && m.family == "auto-round"; }
 bool is_of_quark(const Model& m) { return has_halves(m) && m.family == "quark"; }
 
-Backend backend(Range releases, bool (*takes)(const Model&)) {
+Backend cutlass_mxfp4_backend(Range releases, bool (*takes)(const Model&)) {
   return {.name = "cutlass-mxfp4",
           .engine = "vllm",
           .layout_version = "1",
@@ -33,7 +33,8 @@ Backend backend(Range releases, bool (*takes)(const Model&)) {
 
 }  // namespace
 
-Backends cutlass_mxfp4 = {backend({"0.26.0", ""}, is_compressed_tensors), backend({"0.33.0", ""}, is_auto_round),
-                          backend({"0.32.0", ""}, is_of_quark)};
+Backends cutlass_mxfp4 = {cutlass_mxfp4_backend({"0.26.0", ""}, is_compressed_tensors),
+                          cutlass_mxfp4_backend({"0.33.0", ""}, is_auto_round),
+                          cutlass_mxfp4_backend({"0.32.0", ""}, is_of_quark)};
 
 }  // namespace mxfp4

@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 namespace {
 
-Backend backend(const Engine& engine, Setting setting) {
+Backend deepgemm_backend(const Engine& engine, Setting setting) {
   return {.name = "deepgemm",
           .engine = engine.name,
           .layout_version = "1",
@@ -29,14 +29,14 @@ Backend backend(const Engine& engine, Setting setting) {
 }
 
 Backend halves(const Engine& engine, Setting setting) {
-  Backend b = backend(engine, setting);
+  Backend b = deepgemm_backend(engine, setting);
   b.takes = has_halves;
   return b;
 }
 
 /// vLLM's DeepGemmFP4Experts lacks GPT-OSS's activation, and SGLang passes its pairs to a kernel for halves.
 Backend pairs(const Engine& engine, Setting setting) {
-  Backend b = backend(engine, setting);
+  Backend b = deepgemm_backend(engine, setting);
   b.takes = is_gpt_oss_like;
   b.summary = "DeepGEMM W4A8; no engine computes GPT-OSS's activation on it";
   b.releases = no_release;

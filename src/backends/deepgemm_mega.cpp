@@ -12,7 +12,7 @@ namespace {
 
 RowOrder blocks_of_8(const Model&) { return {8, false}; }
 
-Backend backend(const Engine& engine, Setting setting) {
+Backend deepgemm_mega_backend(const Engine& engine, Setting setting) {
   return {.name = "deepgemm-mega",
           .engine = engine.name,
           .layout_version = "1",
@@ -29,7 +29,7 @@ Backend backend(const Engine& engine, Setting setting) {
 
 }  // namespace
 
-Backends deepgemm_mega = {backend(engine::vllm, {"moe_backend", "deep_gemm_mega_moe"}),
-                          backend(engine::sglang, {"moe_a2a_backend", "megamoe"})};
+Backends deepgemm_mega = {deepgemm_mega_backend(engine::vllm, {"moe_backend", "deep_gemm_mega_moe"}),
+                          deepgemm_mega_backend(engine::sglang, {"moe_a2a_backend", "megamoe"})};
 
 }  // namespace mxfp4

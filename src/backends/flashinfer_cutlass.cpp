@@ -22,7 +22,7 @@ constexpr const char* fits_v2 = "0.6.16 to 0.6.16.post2, 0.6.18 on";
 Dims scales_v1(int64_t n, int64_t k) { return {k / 128, n * 4}; }
 Dims scales_v2(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
 
-Parameters parameters(const Names& names, bool v2, PadBytes pad) {
+Parameters flashinfer_cutlass_parameters(const Names& names, bool v2, PadBytes pad) {
   const Parameter v1_scales = {.layout = FlashinferSm90V1Scales{}, .shape = scales_v1, .pad = pad};
   const Parameter v2_scales = {.layout = FlashinferSm90V2Scales{}, .shape = scales_v2, .pad = pad};
   return both(names, {.layout = v2 ? Layout(FlashinferSm90V2Codes{}) : FlashinferSm90V1Codes{}, .shape = code_rows},
@@ -30,7 +30,7 @@ Parameters parameters(const Names& names, bool v2, PadBytes pad) {
 }
 
 Parameters gpt_oss_parameters(bool v2, uint8_t corner) {
-  Parameters out = parameters(sglang_names, v2, {.row = 0x00, .column = 0x7F});
+  Parameters out = flashinfer_cutlass_parameters(sglang_names, v2, {.row = 0x00, .column = 0x7F});
   out[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00, .corner = corner};
   return out;
 }
@@ -39,7 +39,7 @@ std::vector<Constant> swiglu_vectors(const Model& m) {
   return swiglu(m, "swiglu_alpha", "swiglu_beta", "swiglu_limit");
 }
 
-Backend backend(bool v2) {
+Backend flashinfer_cutlass_backend(bool v2) {
   return {.name = "flashinfer-cutlass",
           .engine = "vllm",
           .layout_version = v2 ? "v2" : "v1",
@@ -48,7 +48,7 @@ Backend backend(bool v2) {
           .multiple = {128, 128},
           .kernel = &kernel_format(v2 ? "flashinfer-sm90-v2" : "flashinfer-sm90-v1"),
           .w13_order = up_gate_halves,
-          .parameters = parameters(vllm_names, v2, {}),
+          .parameters = flashinfer_cutlass_parameters(vllm_names, v2, {}),
           .releases = v2 ? Range{"0.29.0", ""} : Range{"0.26.0", "0.28.0"},
           .libraries = {{"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_cutlass"}}};
@@ -56,17 +56,17 @@ Backend backend(bool v2) {
 
 /// Before 0.28.0 vLLM's converter for models in halves has no FlashInfer CUTLASS.
 Backend vllm_v1(bool pairs) {
-  Backend b = backend(false);
+  Backend b = flashinfer_cutlass_backend(false);
   b.takes = pairs ? is_gpt_oss_like : has_halves;
   if (!pairs) b.releases = {"0.28.0", "0.28.0"};
   return b;
 }
 
-Backend sglang(bool v2, bool deepseek) {
-  Backend b = backend(v2);
+Backend sglang_flashinfer_cutlass(bool v2, bool deepseek) {
+  Backend b = flashinfer_cutlass_backend(v2);
   b.engine = "sglang";
   b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
-  b.parameters = deepseek ? parameters(sglang_inv_names, v2, {}) : gpt_oss_parameters(v2, 0x7F);
+  b.parameters = deepseek ? flashinfer_cutlass_parameters(sglang_inv_names, v2, {}) : gpt_oss_parameters(v2, 0x7F);
   if (deepseek) {
     b.summary = "FlashInfer CUTLASS W4A16, bf16 activations; DeepSeek-V4";
     b.refuse = refuse_unless_128;
@@ -80,7 +80,7 @@ Backend sglang(bool v2, bool deepseek) {
 }
 
 Backend sglang_corner(bool v2) {
-  Backend b = sglang(v2, false);
+  Backend b = sglang_flashinfer_cutlass(v2, false);
   b.layout_version = v2 ? "v2-corner" : "v1-corner";
   b.parameters = gpt_oss_parameters(v2, 0x00);
   b.tested = "converter bytes equal";
@@ -89,8 +89,14 @@ Backend sglang_corner(bool v2) {
 
 }  // namespace
 
-Backends flashinfer_cutlass = {backend(true),        vllm_v1(true),        vllm_v1(false),
-                               sglang_corner(true),  sglang(true, false),  sglang(true, true),
-                               sglang_corner(false), sglang(false, false), sglang(false, true)};
+Backends flashinfer_cutlass = {flashinfer_cutlass_backend(true),
+                               vllm_v1(true),
+                               vllm_v1(false),
+                               sglang_corner(true),
+                               sglang_flashinfer_cutlass(true, false),
+                               sglang_flashinfer_cutlass(true, true),
+                               sglang_corner(false),
+                               sglang_flashinfer_cutlass(false, false),
+                               sglang_flashinfer_cutlass(false, true)};
 
 }  // namespace mxfp4

@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 namespace {
 
-Parameters parameters(const Names& names, PadBytes pad) {
+Parameters flashinfer_cutlass_mxfp8_parameters(const Names& names, PadBytes pad) {
   return both(names, plain_codes(), {.layout = Scales128x4{}, .shape = scale_rows, .pad = pad}, bf16_bias());
 }
 
@@ -21,7 +21,7 @@ std::vector<Constant> vectors(const Model& m) {
   return all;
 }
 
-Backend vllm(const char* first_release, bool (*takes)(const Model&)) {
+Backend vllm_flashinfer_cutlass_mxfp8(const char* first_release, bool (*takes)(const Model&)) {
   return {.name = "flashinfer-cutlass-mxfp8",
           .engine = "vllm",
           .layout_version = "1",
@@ -30,7 +30,7 @@ Backend vllm(const char* first_release, bool (*takes)(const Model&)) {
           .multiple = {128, 128},
           .kernel = &kernel_format("flashinfer-cutlass-sm100"),
           .w13_order = up_gate_halves,
-          .parameters = parameters(vllm_names, {}),
+          .parameters = flashinfer_cutlass_mxfp8_parameters(vllm_names, {}),
           .releases = {first_release, ""},
           .libraries = {{"flashinfer", "0.6.10 on", "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_cutlass_afp8"}},
@@ -39,10 +39,11 @@ Backend vllm(const char* first_release, bool (*takes)(const Model&)) {
 
 /// Layout version 1 exchanges the two pad values of w2's scales. Version 2 has 0x7F in the corner of pad rows and pad
 /// columns. Neither has an effect, because the codes there are zero.
-Backend sglang(bool deepseek) {
-  Backend b = vllm("0.26.0", deepseek ? is_deepseek_v4 : is_not_deepseek_v4);
+Backend sglang_flashinfer_cutlass_mxfp8(bool deepseek) {
+  Backend b = vllm_flashinfer_cutlass_mxfp8("0.26.0", deepseek ? is_deepseek_v4 : is_not_deepseek_v4);
   b.engine = "sglang";
-  b.parameters = deepseek ? parameters(sglang_inv_names, {}) : parameters(sglang_names, {0x00, 0x7F, 0x00});
+  b.parameters = deepseek ? flashinfer_cutlass_mxfp8_parameters(sglang_inv_names, {})
+                          : flashinfer_cutlass_mxfp8_parameters(sglang_names, {0x00, 0x7F, 0x00});
   if (deepseek) {
     b.summary = "FlashInfer CUTLASS W4A8, mxfp8 activations; DeepSeek-V4";
     b.refuse = refuse_unless_128;
@@ -56,7 +57,7 @@ Backend sglang(bool deepseek) {
 }
 
 Backend sglang_gpt_oss(const char* layout_version, uint8_t corner) {
-  Backend b = sglang(false);
+  Backend b = sglang_flashinfer_cutlass_mxfp8(false);
   b.layout_version = layout_version;
   b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00, .corner = corner};
   return b;
@@ -64,11 +65,11 @@ Backend sglang_gpt_oss(const char* layout_version, uint8_t corner) {
 
 }  // namespace
 
-Backends flashinfer_cutlass_mxfp8 = {vllm("0.26.0", is_gpt_oss_like),
-                                     vllm("0.28.0", has_halves),
+Backends flashinfer_cutlass_mxfp8 = {vllm_flashinfer_cutlass_mxfp8("0.26.0", is_gpt_oss_like),
+                                     vllm_flashinfer_cutlass_mxfp8("0.28.0", has_halves),
                                      sglang_gpt_oss("3", 0x00),
                                      sglang_gpt_oss("2", 0x7F),
-                                     sglang(false),
-                                     sglang(true)};
+                                     sglang_flashinfer_cutlass_mxfp8(false),
+                                     sglang_flashinfer_cutlass_mxfp8(true)};
 
 }  // namespace mxfp4

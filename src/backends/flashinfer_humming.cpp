@@ -14,22 +14,24 @@ namespace mxfp4 {
 
 namespace {
 
-Dims scales_shape(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
+Dims flashinfer_humming_scales_shape(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
 
-View words(const Dims& stored) {
+View view_of_words(const Dims& stored) {
   const Dims shape = {stored[0], stored[1], stored[2], 16, 4};
   return {"int32", shape, contiguous_strides(shape)};
 }
 
-Parameters parameters(const Names& names, const char* w13_residual, const char* w2_residual) {
-  Parameters p = both(names, {.layout = FlashinferSm90Fp4Fp8Codes{}, .shape = code_rows},
-                      {.layout = FlashinferSm90V2Scales{}, .shape = scales_shape, .view = words}, bf16_bias());
+Parameters flashinfer_humming_parameters(const Names& names, const char* w13_residual, const char* w2_residual) {
+  Parameters p =
+      both(names, {.layout = FlashinferSm90Fp4Fp8Codes{}, .shape = code_rows},
+           {.layout = FlashinferSm90V2Scales{}, .shape = flashinfer_humming_scales_shape, .view = view_of_words},
+           bf16_bias());
   p[size_t(Role::w13)][size_t(Part::residual)] = f32_residual(w13_residual);
   p[size_t(Role::w2)][size_t(Part::residual)] = f32_residual(w2_residual);
   return p;
 }
 
-Backend vllm() {
+Backend vllm_flashinfer_humming() {
   return {.name = "flashinfer-humming",
           .engine = "vllm",
           .layout_version = "1",
@@ -38,7 +40,7 @@ Backend vllm() {
           .multiple = {128, 128},
           .kernel = &kernel_format("flashinfer-humming"),
           .w13_order = up_gate_halves,
-          .parameters = parameters(vllm_names, "w13_residual", "w2_residual"),
+          .parameters = flashinfer_humming_parameters(vllm_names, "w13_residual", "w2_residual"),
           .releases = no_release,
           .libraries = {{"flashinfer", "0.6.18 on", "converter bytes equal"}},
           .requires_ = {},
@@ -59,11 +61,11 @@ std::vector<Constant> constants(const Model& m) {
   return all;
 }
 
-Backend sglang(const Names& names) {
-  Backend b = vllm();
+Backend sglang_flashinfer_humming(const Names& names) {
+  Backend b = vllm_flashinfer_humming();
   b.engine = "sglang";
   b.kernel = &kernel_format("flashinfer-humming-64");
-  b.parameters = parameters(names, "w13_humming_residual_scale", "w2_humming_residual_scale");
+  b.parameters = flashinfer_humming_parameters(names, "w13_humming_residual_scale", "w2_humming_residual_scale");
   b.releases = {"0.5.19", ""};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}, {"flashinfer_mxfp4_moe_precision", "fp8"}};
   b.constants = constants;
@@ -71,8 +73,8 @@ Backend sglang(const Names& names) {
   return b;
 }
 
-Backend sglang_deepseek() {
-  Backend b = sglang(sglang_inv_names);
+Backend sglang_flashinfer_humming_deepseek() {
+  Backend b = sglang_flashinfer_humming(sglang_inv_names);
   b.summary = "FlashInfer CUTLASS W4A8, fp8 activations; lossy; DeepSeek-V4";
   b.takes = is_deepseek_v4;
   return b;
@@ -80,7 +82,7 @@ Backend sglang_deepseek() {
 
 /// SGLang's layer rounds hidden up to 256 before its method pads both sizes to 128.
 Backend sglang_padded() {
-  Backend b = sglang(sglang_names);
+  Backend b = sglang_flashinfer_humming(sglang_names);
   b.multiple = {256, 128};
   b.takes = is_not_deepseek_v4;
   b.refuse = nullptr;
@@ -90,6 +92,6 @@ Backend sglang_padded() {
 
 }  // namespace
 
-Backends flashinfer_humming = {vllm(), sglang_padded(), sglang_deepseek()};
+Backends flashinfer_humming = {vllm_flashinfer_humming(), sglang_padded(), sglang_flashinfer_humming_deepseek()};
 
 }  // namespace mxfp4

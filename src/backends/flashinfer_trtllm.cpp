@@ -18,7 +18,7 @@ namespace {
 
 RowOrder up_gate_pairs(const Model&) { return {1, true}; }
 
-Parameters parameters(const Names& names) {
+Parameters flashinfer_trtllm_parameters(const Names& names) {
   return both(names, {.layout = TrtllmCodes{}, .shape = code_rows},
               {.layout = TrtllmScales{}, .dtype = Dtype::F8_E4M3, .torch_dtype = "float8_e4m3fn", .shape = scale_rows},
               {.layout = TrtllmBias{}, .dtype = Dtype::F32, .torch_dtype = "float32", .shape = bias_rows});
@@ -32,7 +32,7 @@ std::vector<Constant> clamp_only(const Model& m) {
   return {{"gemm1_clamp_limit", m.activation.limit}};
 }
 
-Backend vllm(bool i128) {
+Backend vllm_flashinfer_trtllm(bool i128) {
   return {.name = "flashinfer-trtllm",
           .engine = "vllm",
           .layout_version = i128 ? "i128" : "i256",
@@ -41,17 +41,17 @@ Backend vllm(bool i128) {
           .multiple = {256, i128 ? 128 : 256},
           .kernel = &kernel_format("flashinfer-trtllm"),
           .w13_order = up_gate_pairs,
-          .parameters = parameters(vllm_names),
+          .parameters = flashinfer_trtllm_parameters(vllm_names),
           .releases = i128 ? Range{"0.27.0", ""} : Range{"", "0.26.0"},
           .libraries = {{"flashinfer", "0.6.10 on", "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_trtllm or flashinfer_trtllm_afp8"}}};
 }
 
-Backend sglang(bool i128) {
-  Backend b = vllm(i128);
+Backend sglang_flashinfer_trtllm(bool i128) {
+  Backend b = vllm_flashinfer_trtllm(i128);
   b.engine = "sglang";
   b.takes = is_not_deepseek_v4;
-  b.parameters = parameters(sglang_names);
+  b.parameters = flashinfer_trtllm_parameters(sglang_names);
   b.releases = i128 ? Range{"0.5.17", ""} : Range{"", "0.5.16"};
   b.libraries = {{"flashinfer", "0.6.11 on", "converter bytes equal"}};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
@@ -68,8 +68,8 @@ std::vector<Constant> zero_biases(const Model& m) {
   return all;
 }
 
-Backend sglang_ones() {
-  Backend b = sglang(true);
+Backend sglang_flashinfer_trtllm_ones() {
+  Backend b = sglang_flashinfer_trtllm(true);
   b.layout_version = "i128-ones";
   b.takes = is_neither_kimi_k3_nor_deepseek_v4;
   pad_scales_with_ones(b);
@@ -78,19 +78,19 @@ Backend sglang_ones() {
   return b;
 }
 
-Backend sglang_kimi_k3() {
-  Backend b = kimi_k3_from_0_5_23(sglang(true), "i128-k3");
+Backend sglang_flashinfer_trtllm_kimi_k3() {
+  Backend b = kimi_k3_from_0_5_23(sglang_flashinfer_trtllm(true), "i128-k3");
   b.constants = zero_biases;
   return b;
 }
 
-Backend sglang_deepseek() {
-  Backend b = sglang(true);
+Backend sglang_flashinfer_trtllm_deepseek() {
+  Backend b = sglang_flashinfer_trtllm(true);
   b.takes = is_deepseek_v4;
   b.summary = "FlashInfer trtllm-gen, bf16 or mxfp8 activations; DeepSeek-V4";
   b.multiple = {128, 128};
   b.refuse = refuse_unless_128;
-  b.parameters = parameters(sglang_inv_names);
+  b.parameters = flashinfer_trtllm_parameters(sglang_inv_names);
   b.constants = clamp_only;
   b.releases = {};
   return b;
@@ -103,7 +103,7 @@ std::string refuse_hidden(const Model&, LayerSize size) {
 
 /// Pads the intermediate size, scales with 1.0: for sizes that i128 refuses.
 Backend sglang_deepseek_padded() {
-  Backend b = sglang_deepseek();
+  Backend b = sglang_flashinfer_trtllm_deepseek();
   b.layout_version = "i128-ones";
   b.refuse = refuse_hidden;
   pad_scales_with_ones(b);
@@ -113,14 +113,14 @@ Backend sglang_deepseek_padded() {
 
 }  // namespace
 
-Backends flashinfer_trtllm = {vllm(true),
-                              vllm(false),
-                              sglang_ones(),
-                              sglang_kimi_k3(),
-                              kimi_k3_to_0_5_22(sglang_ones()),
+Backends flashinfer_trtllm = {vllm_flashinfer_trtllm(true),
+                              vllm_flashinfer_trtllm(false),
+                              sglang_flashinfer_trtllm_ones(),
+                              sglang_flashinfer_trtllm_kimi_k3(),
+                              kimi_k3_to_0_5_22(sglang_flashinfer_trtllm_ones()),
                               sglang_deepseek_padded(),
-                              sglang(true),
-                              sglang_deepseek(),
-                              sglang(false)};
+                              sglang_flashinfer_trtllm(true),
+                              sglang_flashinfer_trtllm_deepseek(),
+                              sglang_flashinfer_trtllm(false)};
 
 }  // namespace mxfp4

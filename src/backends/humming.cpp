@@ -21,21 +21,21 @@ namespace mxfp4 {
 
 namespace {
 
-Dims codes_shape(int64_t n, int64_t k) { return {round_up(k, 128) / 16, round_up(n, 256) * 2}; }
-Dims scales_shape(int64_t n, int64_t k) { return {round_up(k, 128) / group, round_up(n, 256)}; }
+Dims humming_codes_shape(int64_t n, int64_t k) { return {round_up(k, 128) / 16, round_up(n, 256) * 2}; }
+Dims humming_scales_shape(int64_t n, int64_t k) { return {round_up(k, 128) / group, round_up(n, 256)}; }
 Dims bias_shape(int64_t n, int64_t) { return {round_up(n, 256)}; }
 
-Parameters parameters(const Layout& codes) {
-  return both(vllm_names, {.layout = codes, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = codes_shape},
+Parameters humming_parameters(const Layout& codes) {
+  return both(vllm_names, {.layout = codes, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = humming_codes_shape},
               {.layout = HummingScales{},
                .dtype = Dtype::F8_E8M0,
                .torch_dtype = "float8_e8m0fnu",
-               .shape = scales_shape,
+               .shape = humming_scales_shape,
                .pad = {.row = 0x00, .column = 0x00, .storage = 0x7F}},
               {.layout = HummingBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_shape});
 }
 
-Backend vllm() {
+Backend vllm_humming() {
   return {.name = "humming",
           .engine = "vllm",
           .layout_version = "2",
@@ -44,7 +44,7 @@ Backend vllm() {
           .multiple = {1, 64},
           .kernel = &kernel_format("humming"),
           .w13_order = loaded_order,
-          .parameters = parameters(HummingCodes{}),
+          .parameters = humming_parameters(HummingCodes{}),
           .releases = {"0.32.0", ""},
           .tested = "converter bytes equal (host)",
           .libraries = {{"humming-kernels", "0.1.17 on", "converter bytes equal to 0.1.19 (host)"}},
@@ -54,7 +54,7 @@ Backend vllm() {
 }
 
 /// SGLang's FP8 method requires a rank's intermediate size in whole blocks of 128, so it needs no pads.
-Backend sglang() {
+Backend sglang_humming() {
   return {.name = "humming",
           .engine = "sglang",
           .layout_version = "1",
@@ -63,7 +63,7 @@ Backend sglang() {
           .multiple = {1, 1},
           .kernel = &kernel_format("humming-wgmma"),
           .w13_order = gate_up_halves,
-          .parameters = parameters(HummingWgmmaCodes{}),
+          .parameters = humming_parameters(HummingWgmmaCodes{}),
           .releases = {"0.5.19", ""},
           .tested = "converter bytes equal (host)",
           .libraries = {{"humming-kernels", "0.1.12 to 0.1.16", "converter bytes equal to 0.1.12 (host)"}},
@@ -82,7 +82,7 @@ std::string refuse_pads(const Model&, LayerSize size) {
 }
 
 Backend vllm_w4a8() {
-  Backend b = vllm();
+  Backend b = vllm_humming();
   b.name = "humming-w4a8";
   b.layout_version = "1";
   b.summary = "Humming W4A8, fp8 activations; lossy";
@@ -105,7 +105,7 @@ Backend vllm_w4a8() {
 
 }  // namespace
 
-Backends humming = {vllm(), sglang()};
+Backends humming = {vllm_humming(), sglang_humming()};
 Backends humming_w4a8 = {vllm_w4a8()};
 
 }  // namespace mxfp4

@@ -16,20 +16,21 @@ namespace mxfp4 {
 
 namespace {
 
-Dims codes_shape(int64_t n, int64_t k) { return {k / 16, n * 2}; }
-Dims scales_shape(int64_t n, int64_t k) { return {k / group, n}; }
+Dims marlin_codes_shape(int64_t n, int64_t k) { return {k / 16, n * 2}; }
+Dims marlin_scales_shape(int64_t n, int64_t k) { return {k / group, n}; }
 
-Parameters parameters(const Names& names, uint8_t pad) {
-  return both(names, {.layout = MarlinCodes{}, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = codes_shape},
+Parameters marlin_parameters(const Names& names, uint8_t pad) {
+  return both(names,
+              {.layout = MarlinCodes{}, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = marlin_codes_shape},
               {.layout = MarlinScales{},
                .dtype = Dtype::F8_E8M0,
                .torch_dtype = "float8_e8m0fnu",
-               .shape = scales_shape,
+               .shape = marlin_scales_shape,
                .pad = {pad, pad, 0}},
               {.layout = MarlinBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows});
 }
 
-Backend backend(const Engine& engine, uint8_t pad) {
+Backend marlin_backend(const Engine& engine, uint8_t pad) {
   return {.name = "marlin",
           .engine = engine.name,
           .layout_version = "1",
@@ -38,11 +39,11 @@ Backend backend(const Engine& engine, uint8_t pad) {
           .multiple = {256, 128},
           .kernel = &kernel_format("marlin"),
           .w13_order = gate_up_halves,
-          .parameters = parameters(*engine.names, pad)};
+          .parameters = marlin_parameters(*engine.names, pad)};
 }
 
-Backend vllm() {
-  Backend b = backend(engine::vllm, 0x00);
+Backend vllm_marlin() {
+  Backend b = marlin_backend(engine::vllm, 0x00);
   b.gpu = "SM75, SM80 and later";
   b.w13_order = loaded_order;
   b.releases = {"0.26.0", ""};
@@ -59,7 +60,7 @@ std::string refuse_unless_tiles(const Model&, LayerSize size) {
 
 /// The methods for compressed-tensors and AutoRound make the same bytes with another function, which does not pad.
 Backend vllm_unpadded() {
-  Backend b = vllm();
+  Backend b = vllm_marlin();
   b.layout_version = "unpadded";
   b.multiple = {1, 1};
   b.tested = "sources read";
@@ -68,8 +69,8 @@ Backend vllm_unpadded() {
   return b;
 }
 
-Backend sglang() {
-  Backend b = backend(engine::sglang, 0x7F);
+Backend sglang_marlin() {
+  Backend b = marlin_backend(engine::sglang, 0x7F);
   b.takes = is_neither_kimi_k3_nor_deepseek_v4;
   b.releases = {"0.5.17", ""};
   b.tested = "converter bytes equal (main of 2026-08-16)";
@@ -78,15 +79,15 @@ Backend sglang() {
   return b;
 }
 
-Backend sglang_kimi_k3() {
-  Backend b = kimi_k3_from_0_5_23(sglang(), "k3");
-  b.parameters = parameters(*engine::sglang.names, 0x00);
+Backend sglang_marlin_kimi_k3() {
+  Backend b = kimi_k3_from_0_5_23(sglang_marlin(), "k3");
+  b.parameters = marlin_parameters(*engine::sglang.names, 0x00);
   return b;
 }
 
 /// Its method for an FP8 checkpoint also refuses SM100.
-Backend sglang_deepseek() {
-  Backend b = sglang();
+Backend sglang_marlin_deepseek() {
+  Backend b = sglang_marlin();
   b.gpu = "SM90, SM12x";
   b.takes = is_deepseek_v4;
   return b;
@@ -95,7 +96,7 @@ Backend sglang_deepseek() {
 /// Pad scales along hidden are the ones of the buffers; those along intermediate are added later as zeros. In the
 /// corner that both pads share in w2, this form has 0x7F; the engine has zeros (i64-corner).
 Backend sglang_i64() {
-  Backend b = sglang_deepseek();
+  Backend b = sglang_marlin_deepseek();
   b.layout_version = "i64";
   b.gpu = "SM90";
   b.summary = "Marlin W4A16, bf16 activations; DeepSeek-V4";
@@ -124,7 +125,13 @@ Backend sglang_i64_corner() {
 
 }  // namespace
 
-Backends marlin = {vllm_unpadded(),     vllm(),       sglang(),         sglang_kimi_k3(), kimi_k3_to_0_5_22(sglang()),
-                   sglang_i64_corner(), sglang_i64(), sglang_deepseek()};
+Backends marlin = {vllm_unpadded(),
+                   vllm_marlin(),
+                   sglang_marlin(),
+                   sglang_marlin_kimi_k3(),
+                   kimi_k3_to_0_5_22(sglang_marlin()),
+                   sglang_i64_corner(),
+                   sglang_i64(),
+                   sglang_marlin_deepseek()};
 
 }  // namespace mxfp4

@@ -10,8 +10,8 @@ namespace mxfp4 {
 
 namespace {
 
-Dims codes_shape(int64_t n, int64_t k) { return {k / 16, n * 2}; }
-Dims scales_shape(int64_t n, int64_t k) { return {k / group, n}; }
+Dims marlin_fp8_codes_shape(int64_t n, int64_t k) { return {k / 16, n * 2}; }
+Dims marlin_fp8_scales_shape(int64_t n, int64_t k) { return {k / group, n}; }
 
 }  // namespace
 
@@ -24,14 +24,15 @@ Backends marlin_fp8 = {
      .multiple = {256, 128},
      .kernel = &kernel_format("marlin-fp8"),
      .w13_order = loaded_order,
-     .parameters = both(vllm_names,
-                        {.layout = MarlinA8Codes{}, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = codes_shape},
-                        {.layout = MarlinA8Scales{},
-                         .dtype = Dtype::F8_E8M0,
-                         .torch_dtype = "float8_e8m0fnu",
-                         .shape = scales_shape,
-                         .add = 6},
-                        {.layout = MarlinBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}),
+     .parameters =
+         both(vllm_names,
+              {.layout = MarlinA8Codes{}, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = marlin_fp8_codes_shape},
+              {.layout = MarlinA8Scales{},
+               .dtype = Dtype::F8_E8M0,
+               .torch_dtype = "float8_e8m0fnu",
+               .shape = marlin_fp8_scales_shape,
+               .add = 6},
+              {.layout = MarlinBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}),
      .releases = {"0.26.0", ""},
      .tested = "converter bytes equal (main of 2026-07-26)",
      .requires_ = {{"moe_backend", "marlin"}, {"VLLM_MARLIN_INPUT_DTYPE", "fp8"}}},

@@ -32,7 +32,7 @@ constexpr const char* aiter = "if VLLM_ROCM_USE_AITER=1";
 constexpr const char* emulates = "which emulates there";
 constexpr const char* no_quark = "if amd-quark, which emulates, is not installed";
 
-constexpr Rule vllm[] = {
+constexpr Rule rules_of_vllm[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm triton-blackwell marlin", oracle},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass marlin", oracle, {"0.26.0", "0.31.0"}},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass humming marlin", oracle, {"0.32.0", ""}},
@@ -73,7 +73,7 @@ constexpr Rule vllm[] = {
     {"", "cpu", "vllm-cpu", oracle},
 };
 
-constexpr Rule sglang[] = {
+constexpr Rule rules_of_sglang[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm", sgl_gpt_oss},
     {"gpt-oss", consumer, "flashinfer-cutlass-mxfp8", sgl_gpt_oss},
     {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "if triton_kernels is installed and ep_size is 1"},
@@ -98,7 +98,7 @@ constexpr Rule sglang[] = {
 
 }  // namespace
 
-std::span<const Rule> vllm_rules() { return vllm; }
-std::span<const Rule> sglang_rules() { return sglang; }
+std::span<const Rule> vllm_rules() { return rules_of_vllm; }
+std::span<const Rule> sglang_rules() { return rules_of_sglang; }
 
 }  // namespace mxfp4

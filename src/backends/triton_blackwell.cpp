@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 namespace {
 
-Dims value_shape(int64_t n, int64_t k) { return {n, storage<TritonBlackwellCodes>({n, k / 2}).b}; }
+Dims triton_blackwell_value_shape(int64_t n, int64_t k) { return {n, storage<TritonBlackwellCodes>({n, k / 2}).b}; }
 Dims scale_shape(int64_t n, int64_t k) {
   const Shape s = storage<TritonBlackwellScales>({n, k / group});
   return {s.n / 128, s.b / 4, 2, 256};
@@ -23,14 +23,14 @@ View flat_blocks(const Dims& stored) {
   return {"uint8", shape, contiguous_strides(shape)};
 }
 
-Json value_object(int64_t experts, Shape padded) {
+Json triton_blackwell_value_object(int64_t experts, Shape padded) {
   return triton_object("BlackwellMXValueLayout", experts, padded.b * 2, padded.n);
 }
-Json scale_object(int64_t experts, Shape padded) {
+Json triton_blackwell_scale_object(int64_t experts, Shape padded) {
   return triton_object("BlackwellMXScaleLayout", experts, padded.b, padded.n);
 }
 
-Backend vllm() {
+Backend vllm_triton_blackwell() {
   return {.name = "triton-blackwell",
           .engine = "vllm",
           .layout_version = "1",
@@ -39,18 +39,23 @@ Backend vllm() {
           .multiple = {1, 64},
           .kernel = &kernel_format("triton-blackwell"),
           .w13_order = loaded_order,
-          .parameters = both(
-              vllm_names,
-              {.layout = TritonBlackwellCodes{}, .shape = value_shape, .view = u8_transposed, .object = value_object},
-              {.layout = TritonBlackwellScales{}, .shape = scale_shape, .view = flat_blocks, .object = scale_object},
-              f32_bias()),
+          .parameters = both(vllm_names,
+                             {.layout = TritonBlackwellCodes{},
+                              .shape = triton_blackwell_value_shape,
+                              .view = u8_transposed,
+                              .object = triton_blackwell_value_object},
+                             {.layout = TritonBlackwellScales{},
+                              .shape = scale_shape,
+                              .view = flat_blocks,
+                              .object = triton_blackwell_scale_object},
+                             f32_bias()),
           .releases = {"0.26.0", ""},
           .libraries = {{"triton_kernels", "3.5 to 3.8", "converter bytes equal"}},
           .requires_ = vllm_triton_settings()};
 }
 
-Backend sglang() {
-  Backend b = vllm();
+Backend sglang_triton_blackwell() {
+  Backend b = vllm_triton_blackwell();
   b.engine = "sglang";
   b.gpu = "SM10x";
   for (size_t role : {0, 1}) {
@@ -64,6 +69,6 @@ Backend sglang() {
 
 }  // namespace
 
-Backends triton_blackwell = {vllm(), sglang()};
+Backends triton_blackwell = {vllm_triton_blackwell(), sglang_triton_blackwell()};
 
 }  // namespace mxfp4

@@ -23,7 +23,7 @@ namespace mxfp4 {
 namespace {
 
 template <class L>
-Dims value_shape(int64_t n, int64_t k) {
+Dims triton_hopper_value_shape(int64_t n, int64_t k) {
   const Shape s = storage<L>({n, k / 2});
   return {s.n / 4, s.b * 4};
 }
@@ -33,13 +33,13 @@ Dims swizzled_shape(int64_t n, int64_t k) {
   return {s.n / 32, s.b * 32};
 }
 
-Json value_object(int64_t experts, Shape padded) {
+Json triton_hopper_value_object(int64_t experts, Shape padded) {
   Json j = triton_object("HopperMXValueLayout", experts, padded.b * 2, padded.n);
   j["mma_version"] = 3;
   return j;
 }
 template <int groups>
-Json scale_object(int64_t experts, Shape padded) {
+Json triton_hopper_scale_object(int64_t experts, Shape padded) {
   Json j = triton_object("HopperMXScaleLayout", experts, round_up(padded.b, groups), padded.n);
   j["num_warps"] = 8;
   return j;
@@ -47,12 +47,16 @@ Json scale_object(int64_t experts, Shape padded) {
 
 template <class L>
 Parameter values() {
-  return {.layout = L{}, .shape = value_shape<L>, .view = u8_transposed, .object = value_object};
+  return {.layout = L{},
+          .shape = triton_hopper_value_shape<L>,
+          .view = u8_transposed,
+          .object = triton_hopper_value_object};
 }
 /// groups: the engine rounds the tensor's columns up to a multiple of this number of groups.
 template <class L, int groups = 4>
 Parameter swizzled() {
-  return {.layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = scale_object<groups>};
+  return {
+      .layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = triton_hopper_scale_object<groups>};
 }
 
 struct Version {
@@ -67,7 +71,7 @@ std::vector<Version> versions() {
   return {{"a", a, scales, "3.5 to 3.7"}, {"b", b, scales, "3.5 to 3.7"}, {"c", c, scales, "3.5 on"}};
 }
 
-Backend backend(const Version& v, const Engine& engine) {
+Backend triton_hopper_backend(const Version& v, const Engine& engine) {
   return {.name = "triton-hopper",
           .engine = engine.name,
           .layout_version = v.name,
@@ -84,7 +88,7 @@ Backend backend(const Version& v, const Engine& engine) {
 /// A generation with SGLang's padding of scales. scale_columns: groups are padded to a multiple of these as the rows'
 /// pads are.
 Backend sglang_64(const Version& v, const char* name, int64_t scale_columns, Range releases) {
-  Backend b = backend(v, engine::sglang);
+  Backend b = triton_hopper_backend(v, engine::sglang);
   b.layout_version = name;
   for (Role role : roles) {
     Parameter& scales = b.parameters[size_t(role)][size_t(Part::scales)];
@@ -96,7 +100,7 @@ Backend sglang_64(const Version& v, const char* name, int64_t scale_columns, Ran
   return b;
 }
 
-std::vector<Backend> sglang() {
+std::vector<Backend> sglang_triton_hopper() {
   const std::vector<Version> all = versions();
   const Version &b = all[1], &c = all[2];
   const Version pairs = {"b-pairs", b.codes, swizzled<TritonHopperScalesW8Pairs, 1>(), b.triton};
@@ -106,10 +110,10 @@ std::vector<Backend> sglang() {
   return out;
 }
 
-std::vector<Backend> vllm() {
+std::vector<Backend> vllm_triton_hopper() {
   std::vector<Backend> out;
   for (const Version& v : versions()) {  // a first: the engine's own form, and the smallest
-    out.push_back(backend(v, engine::vllm));
+    out.push_back(triton_hopper_backend(v, engine::vllm));
     out.back().releases = {"0.26.0", ""};
     out.back().requires_ = vllm_triton_settings();
   }
@@ -118,7 +122,8 @@ std::vector<Backend> vllm() {
 
 std::vector<Backend> all() {
   std::vector<Backend> out;
-  for (const auto& rows : {vllm(), sglang()}) out.insert(out.end(), rows.begin(), rows.end());
+  for (const auto& rows : {vllm_triton_hopper(), sglang_triton_hopper()})
+    out.insert(out.end(), rows.begin(), rows.end());
   return out;
 }
 

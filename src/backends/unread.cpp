@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view anyway = "--no-loader writes it for a loader of your own";
 
 /// "a, b or c"
-std::string one_of(const std::vector<std::string>& names) {
+std::string one_of_words(const std::vector<std::string>& names) {
   if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
@@ -33,7 +33,7 @@ std::vector<std::string> other_engines(const Model& model, Deployment to) {
     to.engine = engine.name;
     if (engine.name == own) continue;
     if (const auto names = read_backends(model, to); !names.empty())
-      out.push_back(fmt::format("--engine {} --backend {}", engine.name, one_of(names)));
+      out.push_back(fmt::format("--engine {} --backend {}", engine.name, one_of_words(names)));
   }
   return out;
 }
@@ -60,10 +60,10 @@ std::string describe_unread(const Backend& b, const Model& model, const Deployme
 
 std::string read_instead(const Model& model, const Deployment& to) {
   if (const auto names = read_backends(model, to); !names.empty())
-    return fmt::format("take --backend {}", one_of(names));
+    return fmt::format("take --backend {}", one_of_words(names));
   std::vector<std::string> ways = other_engines(model, to);
   if (const auto gpus = to.gpu.empty() ? std::vector<std::string>() : other_gpus(model, to); !gpus.empty())
-    ways.push_back("--gpu " + one_of(gpus));
+    ways.push_back("--gpu " + one_of_words(gpus));
   return ways.empty() ? "" : fmt::format("take {}", fmt::join(ways, ", or "));
 }
 

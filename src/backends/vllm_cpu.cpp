@@ -9,10 +9,10 @@ namespace mxfp4 {
 
 namespace {
 
-Dims codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
-Dims scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
+Dims vllm_cpu_codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
+Dims vllm_cpu_scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
 
-Backend backend(const char* first_release, bool (*takes)(const Model&)) {
+Backend vllm_cpu_backend(const char* first_release, bool (*takes)(const Model&)) {
   return {.name = "vllm-cpu",
           .engine = "vllm",
           .layout_version = "1",
@@ -21,8 +21,8 @@ Backend backend(const char* first_release, bool (*takes)(const Model&)) {
           .multiple = {32, 32},
           .kernel = &kernel_format("vllm-cpu"),
           .w13_order = loaded_order,
-          .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
-                             {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),
+          .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = vllm_cpu_codes_shape},
+                             {.layout = VllmCpuScales{}, .shape = vllm_cpu_scales_shape}, f32_bias()),
           .releases = {first_release, ""},
           .requires_ = {{"moe_backend", "cpu"}},
           .takes = takes};
@@ -30,6 +30,7 @@ Backend backend(const char* first_release, bool (*takes)(const Model&)) {
 
 }  // namespace
 
-Backends vllm_cpu = {backend("0.26.0", is_converted_as_gpt_oss), backend("0.30.0", is_not_converted_as_gpt_oss)};
+Backends vllm_cpu = {vllm_cpu_backend("0.26.0", is_converted_as_gpt_oss),
+                     vllm_cpu_backend("0.30.0", is_not_converted_as_gpt_oss)};
 
 }  // namespace mxfp4

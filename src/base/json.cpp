@@ -104,7 +104,7 @@ bool quote_numbers(Json& json) {
     for (Json& child : json) any |= quote_numbers(child);
   if (!json.is_number_float() || std::isfinite(json.get<double>())) return any;
   const double v = json.get<double>();
-  json = std::string(1, '\0') + std::string(python_numbers[std::isnan(v) ? 0 : v > 0 ? 1 : 2]);
+  json = std::string(1, '\0').append(python_numbers[std::isnan(v) ? 0 : v > 0 ? 1 : 2]);
   return true;
 }
 

@@ -12,11 +12,11 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight_packed", "weight_scale"};
+constexpr ExpertNames auto_round_names = {"gate_proj", "up_proj", "down_proj", "weight_packed", "weight_scale"};
 
-bool matches(const Checkpoint& ck) {
+bool matches_auto_round(const Checkpoint& ck) {
   const Json* q = quantization_config(ck.config);
-  return q && json_string(*q, "quant_method") == "auto-round" && has_expert_suffix(ck, names.codes);
+  return q && json_string(*q, "quant_method") == "auto-round" && has_expert_suffix(ck, auto_round_names.codes);
 }
 
 /// What vLLM's INCConfig demands of MXFP4.
@@ -33,13 +33,13 @@ void check_scheme(const Json& q, Problems& problems) {
     problems.error(config_name, "quantization_config.group_size is {}, {} expected", size->dump(), group);
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, model, problems);
+void read_auto_round(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, auto_round_names, model, problems);
   if (!model.layers.empty()) check_scheme(*quantization_config(ck.config), problems);
 }
 
 }  // namespace
 
-const Family auto_round = {"auto-round", matches, read};
+const Family auto_round = {"auto-round", matches_auto_round, read_auto_round};
 
 }  // namespace mxfp4

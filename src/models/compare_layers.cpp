@@ -43,7 +43,7 @@ std::string place_of(const std::string& part) {
     if (block == name) return "mlp";
   return block;
 }
-std::string module_of(const std::string& part) {
+std::string module_of_layer(const std::string& part) {
   const size_t dot = part.rfind('.');
   return dot == part.npos ? part : part.substr(0, dot);
 }
@@ -65,7 +65,7 @@ std::set<std::string> comparable(const LayerParts& parts) {
     const std::string last = name.substr(name.rfind('.') + 1);
     const bool is_of_module = last.starts_with("weight") || last.starts_with("scale") || last.starts_with("bias") ||
                               last.starts_with("q") || last == "blocks" || last == "input_scale";
-    const std::string item = is_of_module ? module_of(name) : name;
+    const std::string item = is_of_module ? module_of_layer(name) : name;
     const bool is_inner = std::count(item.begin(), item.end(), '.') > 1 && item.find("experts.") == item.npos;
     if (last != "bias" && !is_inner) out.insert(item);
   }
@@ -91,13 +91,13 @@ class Comparison {
       : stack_(stack), attributes_(attributes), lacks_(lacks) {
     std::set<std::string> modules;
     for (const auto& [index, parts] : stack.layers)
-      for (const auto& [name, part] : parts) modules.insert(module_of(name));
+      for (const auto& [name, part] : parts) modules.insert(module_of_layer(name));
     for (const auto& [index, parts] : stack.layers)
       if (index < layers)
         for (const auto& [name, part] : parts) {
           if (modules.count(name)) modules_[block_of(name)][index][name] = {};  // a tensor here, a module elsewhere
           blocks_[index][place_of(name)] = {};
-          const std::string block = block_of(name), module = module_of(name);
+          const std::string block = block_of(name), module = module_of_layer(name);
           if (module != block) modules_[block][index][module] = {};
           (module != block ? tensors_[module] : modules_[block])[index][name] = principal(parts, module);
         }

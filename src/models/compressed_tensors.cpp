@@ -17,17 +17,17 @@ void check_compressed_tensors(const Checkpoint& ck, const Model& model, Problems
 
 namespace {
 
-constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight_packed", "weight_scale"};
+constexpr ExpertNames compressed_tensors_names = {"gate_proj", "up_proj", "down_proj", "weight_packed", "weight_scale"};
 
-bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_packed"); }
+bool matches_compressed_tensors(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_packed"); }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, model, problems);
+void read_compressed_tensors(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, compressed_tensors_names, model, problems);
   check_compressed_tensors(ck, model, problems);
 }
 
 }  // namespace
 
-const Family compressed_tensors = {"compressed-tensors", matches, read};
+const Family compressed_tensors = {"compressed-tensors", matches_compressed_tensors, read_compressed_tensors};
 
 }  // namespace mxfp4

@@ -13,9 +13,9 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"w1", "w3", "w2", "weight", "scale"};
+constexpr ExpertNames deepseek_v4_names = {"w1", "w3", "w2", "weight", "scale"};
 
-bool matches(const Checkpoint& ck) {
+bool matches_deepseek_v4(const Checkpoint& ck) {
   if (config_string(ck.config, "model_type") == "deepseek_v4") return true;
   ExpertName name;
   for (const Tensor& t : ck.tensors)
@@ -33,11 +33,11 @@ void check_markers(const Checkpoint& ck, Problems& problems) {
     problems.error(config_name, "expert_dtype is '{}', but the experts are MXFP4 ('fp4' expected)", dtype);
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+void read_deepseek_v4(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
   if (!model.model_type.starts_with("deepseek_v4"))
     problems.warn(config_name, "model_type '{}' is not known; read as DeepSeek-V4 by its tensor names",
                   model.model_type);
-  read_spelled_experts(ck, names, model, problems);
+  read_spelled_experts(ck, deepseek_v4_names, model, problems);
   if (model.layers.empty()) return;
   model.activation.name = "silu";
   model.router.scoring = config_string(ck.config, "scoring_func", "sqrtsoftplus");
@@ -46,7 +46,7 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
 
 }  // namespace
 
-const Family deepseek_v4 = {"deepseek-v4", matches, read};
-const Family deepseek_v41 = {"deepseek-v4.1", is_v41, read};
+const Family deepseek_v4 = {"deepseek-v4", matches_deepseek_v4, read_deepseek_v4};
+const Family deepseek_v41 = {"deepseek-v4.1", is_v41, read_deepseek_v4};
 
 }  // namespace mxfp4

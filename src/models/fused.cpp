@@ -57,7 +57,7 @@ std::string name_of_w13(const Checkpoint& ck) {
   return {};
 }
 
-bool matches(const Checkpoint& ck) { return !name_of_w13(ck).empty(); }
+bool matches_fused(const Checkpoint& ck) { return !name_of_w13(ck).empty(); }
 
 /// The family with the same method in engines, whatever the tensors are called. The method decides on kernels and pads.
 const char* family_of_method(const Checkpoint& ck) {
@@ -68,7 +68,7 @@ const char* family_of_method(const Checkpoint& ck) {
   return config_string(ck.config, "model_type").starts_with("deepseek_v4") ? "deepseek-v4 fused" : "fused";
 }
 
-void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
+void read_fused(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
   model.family = family_of_method(ck);
   const auto pairs = stored_in_pairs(ck, options, known, name_of_w13(ck).c_str(), problems);
   if (!pairs) return;
@@ -89,6 +89,6 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
 
 }  // namespace
 
-const Family fused = {"fused", matches, read};
+const Family fused = {"fused", matches_fused, read_fused};
 
 }  // namespace mxfp4

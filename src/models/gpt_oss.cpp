@@ -18,19 +18,19 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr StackedNames names = {".gate_up_proj", ".down_proj", "_blocks", "_scales", "_bias"};
+constexpr StackedNames gpt_oss_names = {".gate_up_proj", ".down_proj", "_blocks", "_scales", "_bias"};
 constexpr StackedNames names_of_filter = {".gate_up_proj", ".down_proj", "_blocks", "_scales", "_bias", true};
 
 /// The module of a name "MODULE.gate_up_proj_blocks" or of another of the four; empty for any other.
 std::string_view module_of(std::string_view name) {
-  for (const char* proj : {names.w13, names.w2})
-    for (const char* part : {names.codes, names.scales})
+  for (const char* proj : {gpt_oss_names.w13, gpt_oss_names.w2})
+    for (const char* part : {gpt_oss_names.codes, gpt_oss_names.scales})
       if (const std::string suffix = std::string(proj) + part; name.ends_with(suffix))
         return name.substr(0, name.size() - suffix.size());
   return {};
 }
 
-bool matches(const Checkpoint& ck) {
+bool matches_gpt_oss(const Checkpoint& ck) {
   return config_string(ck.config, "model_type") == "gpt_oss" ||
          std::any_of(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& t) { return !module_of(t.name).empty(); });
 }
@@ -51,7 +51,7 @@ void read_config(const Checkpoint& ck, Model& model, Problems& problems) {
                    "quantization_config.quant_method is '{}', but the experts are MXFP4 ('mxfp4' expected)", method);
 }
 
-void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
+void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
   std::set<std::string_view> modules;
   for (const Tensor& t : ck.tensors)
     if (const std::string_view module = module_of(t.name); !module.empty()) modules.insert(module);
@@ -68,8 +68,8 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
     if (!parse_layer(layer.module, layer.kind, layer.index))
       problems.error(layer.module, "no layer number in the name");
     else
-      read_stacked_layer(ck, model.model_type == "openai_privacy_filter" ? names_of_filter : names, std::move(layer),
-                         model.pairs, model, problems);
+      read_stacked_layer(ck, model.model_type == "openai_privacy_filter" ? names_of_filter : gpt_oss_names,
+                         std::move(layer), model.pairs, model, problems);
   }
   read_config(ck, model, problems);
   if (!model.layers.empty()) check_config(ck, model, "num_local_experts", "hidden_size", "intermediate_size", problems);
@@ -77,6 +77,6 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
 
 }  // namespace
 
-const Family gpt_oss = {"gpt-oss", matches, read};
+const Family gpt_oss = {"gpt-oss", matches_gpt_oss, read_gpt_oss};
 
 }  // namespace mxfp4

@@ -7,19 +7,19 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"w1", "w3", "w2", "weight_packed", "weight_scale"};
+constexpr ExpertNames kimi_k3_names = {"w1", "w3", "w2", "weight_packed", "weight_scale"};
 
-bool matches(const Checkpoint& ck) {
-  return config_string(ck.config, "model_type") == "kimi_k3" && has_expert_suffix(ck, names.codes);
+bool matches_kimi_k3(const Checkpoint& ck) {
+  return config_string(ck.config, "model_type") == "kimi_k3" && has_expert_suffix(ck, kimi_k3_names.codes);
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, model, problems);
+void read_kimi_k3(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, kimi_k3_names, model, problems);
   check_compressed_tensors(ck, model, problems);
 }
 
 }  // namespace
 
-const Family kimi_k3 = {"kimi-k3", matches, read};
+const Family kimi_k3 = {"kimi-k3", matches_kimi_k3, read_kimi_k3};
 
 }  // namespace mxfp4

@@ -22,7 +22,7 @@ LayerScope scope_of(const std::string& key, const std::vector<std::string>& valu
   return is_attention ? LayerScope::attention : LayerScope::all;
 }
 
-std::string text_of(const Json& value) {
+std::string text_of_kind(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -58,12 +58,12 @@ struct Attributes {
       if (list[0].is_object())
         for (const auto& [inner, unused] : list[0].items()) {
           const auto value = [&, name = inner](int64_t i) {
-            return at(i).is_object() && at(i).contains(name) ? text_of(at(i)[name]) : std::string();
+            return at(i).is_object() && at(i).contains(name) ? text_of_kind(at(i)[name]) : std::string();
           };
           add(key + inner, value);
         }
       else
-        add(key, [&](int64_t i) { return text_of(at(i)); });
+        add(key, [&](int64_t i) { return text_of_kind(at(i)); });
       return;
     }
     std::set<int64_t> numbers;

@@ -8,22 +8,22 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale_inv"};
+constexpr ExpertNames ling_names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale_inv"};
 
-bool matches(const Checkpoint& ck) {
+bool matches_ling(const Checkpoint& ck) {
   const Json* q = quantization_config(ck.config);
   return q && json_string(*q, "routed_experts_quant_method") == "mxfp4" &&
          !config_string(ck.config, "model_type").starts_with("deepseek_v4");
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, model, problems);
+void read_ling(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, ling_names, model, problems);
   model.router.scoring = config_string(ck.config, "score_function", "sigmoid");
 }
 
 }  // namespace
 
-const Family ling = {"ling", matches, read};
+const Family ling = {"ling", matches_ling, read_ling};
 
 LayerLimits layer_limits(const Json& config) {
   LayerLimits limits;

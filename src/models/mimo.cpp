@@ -7,19 +7,19 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
+constexpr ExpertNames mimo_names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
 
-bool matches(const Checkpoint& ck) {
+bool matches_mimo(const Checkpoint& ck) {
   const Json* q = quantization_config(ck.config);
   return q && mentions(*q, "store_dtype", "mxfp4");
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, model, problems);
+void read_mimo(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, mimo_names, model, problems);
 }
 
 }  // namespace
 
-const Family mimo = {"mimo", matches, read};
+const Family mimo = {"mimo", matches_mimo, read_mimo};
 
 }  // namespace mxfp4

@@ -22,7 +22,7 @@ constexpr std::string_view marker = ".gate_proj.weight";
 /// Words of codes, all experts in one tensor.
 bool is_gate(const Tensor& t) { return t.dtype == Dtype::U32 && t.shape.size() == 3 && t.name.ends_with(marker); }
 
-bool matches(const Checkpoint& ck) { return std::any_of(ck.tensors.begin(), ck.tensors.end(), is_gate); }
+bool matches_mlx(const Checkpoint& ck) { return std::any_of(ck.tensors.begin(), ck.tensors.end(), is_gate); }
 
 /// One projection of all experts. k is 0 if the projection is incomplete; a problem then gives the reason.
 struct Words {
@@ -99,7 +99,7 @@ void check_mode(const Checkpoint& ck, Problems& problems) {
   problems.error(config_name, "quantization has no mode 'mxfp4': MLX's affine quantization is no MXFP4");
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+void read_mlx(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
   check_mode(ck, problems);
   if (problems.any()) return;
   const bool gpt_oss = model.model_type == "gpt_oss";
@@ -128,6 +128,6 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
 
 }  // namespace
 
-const Family mlx = {"mlx", matches, read};
+const Family mlx = {"mlx", matches_mlx, read_mlx};
 
 }  // namespace mxfp4

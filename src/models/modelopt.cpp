@@ -8,14 +8,14 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
+constexpr ExpertNames modelopt_names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
 
-bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_scale"); }
+bool matches_modelopt(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_scale"); }
 
 constexpr const char* separate_config = "hf_quant_config.json";
 
 /// Whether there is no algorithm, or an MXFP4 algorithm somewhere: mixed precision has one for each module.
-bool is_mxfp4(const Json& q) {
+bool is_modelopt_mxfp4(const Json& q) {
   return !has_key(q, "quant_algo") || mentions(q, "quant_algo", "W4A8_MXFP4_FP8") ||
          mentions(q, "quant_algo", "mxfp4") || mentions(q, "quant_algo", "MXFP4");
 }
@@ -23,19 +23,19 @@ bool is_mxfp4(const Json& q) {
 void check_algorithm(const Checkpoint& ck, Problems& problems) {
   const char* complaint = "quant_algo is no MXFP4, but the experts are";
   if (const Json* q = quantization_config(ck.config)) {
-    if (!is_mxfp4(*q)) problems.error(config_name, "{}", complaint);
+    if (!is_modelopt_mxfp4(*q)) problems.error(config_name, "{}", complaint);
   } else if (const auto separate = read_companion(ck, separate_config)) {
-    if (!is_mxfp4(*separate)) problems.error(separate_config, "{}", complaint);
+    if (!is_modelopt_mxfp4(*separate)) problems.error(separate_config, "{}", complaint);
   }
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, names, model, problems);
+void read_modelopt(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, modelopt_names, model, problems);
   if (!model.layers.empty()) check_algorithm(ck, problems);
 }
 
 }  // namespace
 
-const Family modelopt = {"modelopt", matches, read};
+const Family modelopt = {"modelopt", matches_modelopt, read_modelopt};
 
 }  // namespace mxfp4

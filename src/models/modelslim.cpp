@@ -20,12 +20,12 @@ std::string type_in(const Json& lines) {
   return {};
 }
 
-bool matches(const Checkpoint& ck) {
+bool matches_modelslim(const Checkpoint& ck) {
   const auto lines = read_companion(ck, description);
   return lines && lines->is_object() && !type_in(*lines).empty();
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model&, Problems& problems) {
+void read_modelslim(const Checkpoint& ck, const ModelOptions&, Model&, Problems& problems) {
   problems.error(description,
                  "{}: Ascend ModelSlim's form of MXFP4, which is not read; take the checkpoint that it was made from",
                  type_in(*read_companion(ck, description)));
@@ -33,6 +33,6 @@ void read(const Checkpoint& ck, const ModelOptions&, Model&, Problems& problems)
 
 }  // namespace
 
-const Family modelslim = {"modelslim", matches, read};
+const Family modelslim = {"modelslim", matches_modelslim, read_modelslim};
 
 }  // namespace mxfp4

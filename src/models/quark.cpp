@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
+constexpr ExpertNames quark_names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
 
 void check_marker(const Checkpoint& ck, const Model& model, Problems& problems) {
   const Json* q = quantization_config(ck.config);
@@ -21,14 +21,14 @@ void check_marker(const Checkpoint& ck, const Model& model, Problems& problems) 
     problems.error(config_name, "quantization_config has no dtype 'fp4', but the experts are MXFP4");
 }
 
-bool matches(const Checkpoint& ck) {
+bool matches_quark(const Checkpoint& ck) {
   const Json* q = quantization_config(ck.config);
   return q && mentions(*q, "quant_method", "quark");
 }
 
-void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+void read_quark(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
   if (model.model_type.starts_with("muse_spark")) model.family = "muse-spark";  // vLLM has a method for it alone
-  read_spelled_experts(ck, names, model, problems);
+  read_spelled_experts(ck, quark_names, model, problems);
   check_marker(ck, model, problems);
 }
 
@@ -120,7 +120,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& mode
 
 }  // namespace
 
-const Family quark = {"quark", matches, read};
+const Family quark = {"quark", matches_quark, read_quark};
 const Family gpt_oss_quark = {"gpt-oss quark", is_gpt_oss, read_gpt_oss};
 
 }  // namespace mxfp4

@@ -81,7 +81,7 @@ std::map<std::string, std::set<int64_t>> routed_experts(const LayerParts& parts,
 }
 
 /// Rows of a matrix; 0: the layer has none of that name.
-int64_t rows_of(const LayerParts& parts, const std::string& name) {
+int64_t rows_of_size(const LayerParts& parts, const std::string& name) {
   const auto it = parts.find(name);
   return it != parts.end() && it->second.first->shape.size() == 2 ? it->second.first->shape[0] : 0;
 }
@@ -91,7 +91,7 @@ int64_t rows_of_router(const LayerParts& parts, const std::string& experts) {
   const std::string parent = experts.substr(0, experts.rfind('.') + 1);
   for (const std::string& above : {parent, std::string()})
     for (const std::string_view name : router_names())
-      if (const int64_t rows = rows_of(parts, above + std::string(name.substr(1))); rows > 0) return rows;
+      if (const int64_t rows = rows_of_size(parts, above + std::string(name.substr(1))); rows > 0) return rows;
   return 0;
 }
 
@@ -101,7 +101,7 @@ int64_t rows_beside_bias(const LayerParts& parts, const std::string& bias) {
   const std::string module = bias.substr(0, dot), last = bias.substr(dot);
   const bool is_of_module = module.ends_with("gate.") || module.ends_with("router.");
   if (last != "e_score_correction_bias" && last != "expert_bias" && !(last == "bias" && is_of_module)) return 0;
-  return is_of_module ? rows_of(parts, module + "weight") : rows_of_router(parts, module);
+  return is_of_module ? rows_of_size(parts, module + "weight") : rows_of_router(parts, module);
 }
 
 }  // namespace

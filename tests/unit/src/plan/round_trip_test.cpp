@@ -163,19 +163,18 @@ TEST_CASE("every backend at GPT-OSS' 2880, whole and in ranks") {
   for (const int tp : {1, 2, 4, 8}) CHECK(round_trips(true, 96, 2880, 1, tp, uint32_t(tp)) >= 20);
 }
 
-TEST_CASE("every backend over shapes, ranks and seeds") {
+TEST_CASE("every backend over shapes and ranks") {
   struct Sizes2 {
     bool gpt_oss;
     int64_t hidden, intermediate;
   };
   for (const auto& [gpt_oss, hidden, intermediate] :
        {Sizes2{true, 96, 480}, {true, 320, 512}, {false, 128, 256}, {false, 256, 1024}})
-    for (const int tp : {1, 2, 4, 8})
-      for (const uint32_t seed : {1u, 2u}) {
-        const int taken = round_trips(gpt_oss, hidden, intermediate, seed == 1 ? 2 : 1, tp, seed);
-        INFO(hidden << " x " << intermediate << ", tp " << tp);
-        CHECK(taken >= (intermediate / tp >= 128 ? 10 : 1));
-      }
+    for (const int tp : {1, 2, 4, 8}) {
+      const int taken = round_trips(gpt_oss, hidden, intermediate, tp % 4 ? 2 : 1, tp, uint32_t(tp));
+      INFO(hidden << " x " << intermediate << ", tp " << tp);
+      CHECK(taken >= (intermediate / tp >= 128 ? 10 : 1));
+    }
 }
 
 TEST_CASE("all 16 codes under all 256 scale bytes through every backend") {
