@@ -86,6 +86,7 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
                     {"moe_tp_size", s.plan.tp_size},
                     {"tensors", s.plan.packed.size()},
                     {"bytes", s.plan.packed_bytes},
+                    {"fits", to_json(fits_of(*s.plan.backend))},
                     {"loader", loader_since(*s.plan.backend, p.model.family)},
                     {"tested_tp_sizes", tested_tp_sizes(*s.plan.backend, p.model.family)},
                     {"requires", describe_settings(*s.plan.backend, &p.model)},
@@ -182,7 +183,7 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
     print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
   if (const std::string fits = describe_fits(b); !fits.empty())
-    line(b.layout_file.empty() ? "fits" : "made with", fits);
+    line(b.layout_file.empty() ? "made for" : "made with", fits);
   const Served set = served(p, i);
   const bool is_read = !set.sharded_state && has_loader(b, p.model.family, set.release);
   if (const std::string settings = describe_who_sets(b, p.model, is_read); !settings.empty())

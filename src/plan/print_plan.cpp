@@ -130,7 +130,7 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   line(fmt::format("{} of {}, layout version {}: {}", plan.backend->name, plan.backend->engine,
                    plan.backend->layout_version, plan.backend->summary));
   if (const std::string fits = describe_fits(*plan.backend); !fits.empty())
-    line(fmt::format("{}: {}", plan.backend->layout_file.empty() ? "fits" : "made with", fits));
+    line(fmt::format("{}: {}", plan.backend->layout_file.empty() ? "made for" : "made with", fits));
   if (const std::string settings = describe_settings(*plan.backend, plan.model); !settings.empty())
     line(fmt::format("settings: {}", settings));
   line(fmt::format("packed: {}, {}, of that padding {} ({:.1f} %)", counted(plan.packed.size(), "tensor"),

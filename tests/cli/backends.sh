@@ -50,7 +50,7 @@ test_kernel_that_a_release_lacks() {
 }
 test_name_of_the_engine_on_a_gpu() {
   fits() { "$program" convert "$tiny" "$dir/none" --engine "$1" --backend "$2" --gpu "$3" --dry-run | grep -A1 ', layout version'; }
-  expect 'which is said of what it fits' 0 '^fits: vllm 0.26.0 to [0-9.]+ on SM10x, SM12x .not 0.26.0 to 0.31.0 on SM12x.; ' '' \
+  expect 'which is said of what it fits' 0 '^made for: vllm 0.26.0 to [0-9.]+ on SM10x, SM12x .not 0.26.0 to 0.31.0 on SM12x.; ' '' \
     fits vllm triton-blackwell b200
   expect 'a name of the engine, on a GPU' 0 '^flashinfer-trtllm of sglang' '' fits sglang flashinfer_mxfp4 b200
   expect 'on another' 0 '^flashinfer-cutlass-mxfp8 of sglang' '' fits sglang flashinfer_mxfp4 rtx5090

@@ -52,7 +52,7 @@ test_conversion_by_name() {
   expect 'a name with a new line can be copied' 0 '' '' test "$said" = "$odd"
   mv "$odd" out
   expect 'an output says how it is served' 0 '^  serve     vllm serve out$' '' "$program" inspect out
-  expect 'and what it fits' 0 '^  fits      vllm 0.26.0 to ' '' "$program" inspect out
+  expect 'and what it fits' 0 '^  made for  vllm 0.26.0 to ' '' "$program" inspect out
   expect 'and what was tested' 0 '^  loader    vllm from 0.26.0 on; tested for gpt-oss at tensor-parallel sizes 1, 2$' '' "$program" inspect out
   expect 'and who sets what' 0 '^  settings  the loader sets moe_backend marlin; it requires VLLM_' '' "$program" inspect out
 }

@@ -20,7 +20,7 @@ test_width() {
     shown 'what may be loaded' '^triton-hopper ' backends --engine vllm --gpu h100 --model tiny -q
     shown bench 'packing' bench --repeats 1 -q
     shown 'a checkpoint' '^layers 0-2: 3 experts' inspect tiny
-    shown 'an output' '^  fits      vllm ' inspect o
+    shown 'an output' '^  made for  vllm ' inspect o
     shown 'a plan' '^w2 bias +3 +' convert tiny p --backend marlin --engine vllm --dry-run -q
     shown 'a plan of every tensor' '^w2 bias +3 +' convert tiny p --backend marlin --engine vllm --dry-run -v
     shown 'a verdict' 'batches right, largest' verify o --source tiny --tokens 4
