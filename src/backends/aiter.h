@@ -17,7 +17,7 @@ inline Parameters aiter_parameters(const Names& names) {
               bias);
 }
 
-/// The differences between the two backends, the same for both engines.
+/// What differs between aiter-a16w4 and aiter-w4a4. Both engines have the same values.
 struct AiterKernel {
   const char *name, *summary, *moe_backend;  // the last is vLLM's name for it
   RowOrder (*w13_order)(const Model& model);

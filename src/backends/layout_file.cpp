@@ -35,7 +35,7 @@ void each(const Field& list, int64_t least, int64_t most, const std::function<vo
   list.each(use);
 }
 
-/// Letters, digits and "._-" only: it becomes a name elsewhere.
+/// The text of a field that becomes part of a name: letters, digits and "._-" only.
 std::string word(const Field& f) {
   constexpr const char* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   const std::string text = f.json().is_string() ? f.text() : "";

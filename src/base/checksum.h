@@ -31,7 +31,7 @@ class Hasher {
   std::unique_ptr<XXH3_state_t, Free> state_;
 };
 
-/// The place for the hash of a piece of `bytes` bytes, which is not 0.
+/// A piece of data to hash: `bytes` (at least 1) bytes, whose hash is written to `to`.
 struct HashedPiece {
   int64_t bytes;
   Hash* to;

@@ -70,7 +70,7 @@ struct Shard {
 };
 /// The shard for an open file, which can be opened again by its path.
 Shard source_shard(const std::string& name, const std::string& path, const Fd& opened);
-/// Opens a local file again. Throws Error{input} if the path has another file, or if the file has changed.
+/// Opens the shard's local file again. Throws Error{input} if the file was replaced or changed.
 Fd open_again(const Shard& shard);
 
 struct Checkpoint {

@@ -18,8 +18,8 @@ struct DeviceOptions {
 /// The numbers of the GPUs in a device name; empty for "auto" and "cpu". Throws Error{usage} for any other text.
 std::vector<int> gpus_in(const std::string& name);
 
-/// gpus: their numbers; empty: the CPU. automatic: the CPU replaces GPUs that cannot be opened. why: the reason, as
-/// text.
+/// `gpus` has their numbers; without any the CPU packs. If `automatic`, the CPU replaces GPUs that cannot be opened.
+/// `why` is the reason for the choice, for the reader.
 struct DeviceChoice {
   std::vector<int> gpus;
   bool automatic = false;

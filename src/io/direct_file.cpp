@@ -59,8 +59,8 @@ void begin_reading(const Fd& fd, int64_t offset, int64_t bytes) {
     ::posix_fadvise(fd.get(), offset + done, std::min(bytes - done, least_ahead), POSIX_FADV_WILLNEED);
 }
 
-/// Runs a transfer that waits for a disk, while another thread has this thread's slot. Repeats the transfer if a signal
-/// ended it. Returns its result, or -errno.
+/// Runs a transfer that waits for a disk. Meanwhile another thread may use this thread's slot. A transfer that a signal
+/// ends is repeated. Returns the result of the transfer, or -errno.
 template <class Transfer>
 int64_t while_others_work(const Transfer& transfer) {
   const Slots::Left slot;

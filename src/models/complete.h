@@ -62,8 +62,8 @@ void check_outer_sizes(const Checkpoint& checkpoint, const std::string& parent, 
                        std::vector<Lack>& lacks);
 void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<Lack>& lacks);
 
-/// Experts that the config counts, in layers of multi-token prediction and in main layers, which are those below
-/// `layers`, if nothing else reads them: experts of MXFP4 are counted by their router.
+/// Adds a lack if a layer has fewer experts than the config counts. The first `layers` layers are main layers, the
+/// others are for multi-token prediction. Layers of MXFP4 experts are left out, because their router counts them.
 void count_experts(const LayerStack& stack, int64_t layers, const Json& config, std::vector<Lack>& lacks);
 
 /// Experts without a tensor that the layer's others have, and gaps in their numbers.

@@ -65,9 +65,9 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
     model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are copied unchanged", count));
 }
 
-/// Whether no engine reads a tensor among the experts unless it is one of them. Scales of activations are read, and the
-/// router that Granite has there and the norm of Muse Spark. Inkling's original_shape tells the shape before packing;
-/// its engines skip the adapter (lora_A, lora_B) that is published beside the experts.
+/// Whether a tensor with a name among the experts is of no known kind. Engines read scales of activations, Granite's
+/// router and Muse Spark's norm. They skip Inkling's original_shape (the shape before packing) and the adapter (lora_A,
+/// lora_B) that is published beside its experts.
 bool is_unread(const Tensor& t, const MoeLayer& layer) {
   const std::string_view name = std::string_view(t.name).substr(layer.module.size());
   return !name.starts_with(".router.") && !name.ends_with(".original_shape") &&

@@ -34,7 +34,7 @@ bool has_norm_behind_experts(const Checkpoint& ck) {
                      [](const Tensor& t) { return t.name.find(".post_expert_norm.") != t.name.npos; });
 }
 
-/// The number of experts that a token goes to.
+/// The number of experts to which the router sends each token.
 int64_t chosen_experts(const Json& config) {
   for (const char* key :
        {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts"})

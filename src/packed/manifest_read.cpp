@@ -145,7 +145,7 @@ class Reader {
   int64_t bytes_ = 0;
 };
 
-/// Checks the manifest's own checksum, which is made while its digits are zeros.
+/// Checks the manifest's own checksum. It was computed with zeros in the place of its digits.
 void check_own_checksum(std::string text, const std::string& expected) {
   const size_t at = text.find(expected);
   if (expected.size() != std::strlen(no_checksum) || at == text.npos)

@@ -26,7 +26,7 @@ void pack_experts(const Pieces& pieces, const PackedTensor& t, Device& device, c
 std::vector<PadReport> unpack_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
                                       const uint8_t* packed, uint8_t* canonical);
 
-/// The number of different bytes in one piece, and the first of them, counted from the begin of the piece.
+/// `wrong` counts the bytes of one piece that differ; `first` is the offset of the first one in the piece.
 struct PieceReport {
   int64_t wrong = 0, first = 0;
 };

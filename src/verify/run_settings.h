@@ -19,8 +19,8 @@ RunSettings settings_of(const Model& model);
 RunSettings settings_to_run(const PackedCheckpoint& packed, const Json& set_model, const RunSettings& source,
                             Problems& problems);
 
-/// Reports a problem if the set states another order of w13's rows than the kernel expects. half: the padded rows of
-/// gate; blocks of this size are halves.
+/// Reports a problem if the set states another order of w13's rows than the kernel expects. `half` is the number of
+/// gate's rows with padding; an order in blocks of that many rows is the same as gate before up.
 void check_order(const Json& set_model, W13Order read, int64_t half, Problems& problems);
 
 }  // namespace mxfp4
