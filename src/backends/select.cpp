@@ -32,7 +32,7 @@ class Selection {
                               *rule->where ? ", " : "", rule->where);
     choice_.why += choice_.engine_choice == no_kernel ? "uses an MXFP4 kernel only if one is requested"
                    : choice_.engine_choice == refuses ? "refuses MXFP4"
-                                                      : fmt::format("looks for {}", fmt::join(order, ", "));
+                                                      : fmt::format("prefers {}", fmt::join(order, ", then "));
     take(order);
     if (choice_.backend.empty()) take(lossless());  // needs an option of the engine
     settle();

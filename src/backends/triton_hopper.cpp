@@ -104,7 +104,7 @@ std::vector<Backend> sglang_triton_hopper() {
   const std::vector<Version> all = versions();
   const Version &b = all[1], &c = all[2];
   const Version pairs = {"b-pairs", b.codes, swizzled<TritonHopperScalesW8Pairs, 1>(), b.triton};
-  std::vector<Backend> out = {sglang_64(c, "c64", 4, {"0.5.22", ""}), sglang_64(b, "b64", 4, {"0.5.19", "0.5.21"}),
+  std::vector<Backend> out = {sglang_64(b, "b64", 4, {"0.5.19", "0.5.21"}), sglang_64(c, "c64", 4, {"0.5.19", ""}),
                               sglang_64(pairs, "b64-pairs", 1, {"0.5.11", "0.5.18"})};
   for (Backend& b : out) b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return out;

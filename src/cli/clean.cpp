@@ -54,7 +54,8 @@ std::string describe_use(LeftoverKind kind) {
 
 std::string describe(Leftover::Use use) {
   if (use == Leftover::Use::locked) return "; a run is writing it";
-  if (use == Leftover::Use::unknown) return "; a run may be writing it: it has just changed, and there is no lock";
+  if (use == Leftover::Use::unknown)
+    return "; a run may be writing it: it changed less than 10 minutes ago, and there is no lock";
   return {};
 }
 

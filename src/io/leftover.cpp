@@ -46,7 +46,8 @@ void add_up(const HeldFolder& stage, Leftover& leftover, int64_t& changed) {
   };
   if (const auto s = stage.above.look(stage.name)) add(*s);
   if (!stage || !stage.folder.is_own()) return;
-  for (const Entry& entry : entries_below(stage.folder, Unreadable::skip)) add(entry.state);
+  for (const Entry& entry : entries_below(stage.folder, Unreadable::skip))
+    if (entry.name != staged_parts) add(entry.state);  // its mtime is when somebody looked; see is_young()
 }
 
 /// Why no run of this tool left the staging directory, or a run cannot remove it; empty if it can.

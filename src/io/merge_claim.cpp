@@ -42,7 +42,7 @@ bool may_be_alive(const std::string& holder, const Folder& parts) {
   const std::string self = process_name();
   const auto host = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
   if (holder.empty() || holder == self) return false;
-  if (host(holder) != host(self)) return is_young(parts, claim_name);
+  if (host(holder) != host(self)) return is_young(parts, parts, claim_name);
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 

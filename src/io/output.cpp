@@ -149,7 +149,9 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
   const HeldFolder parts = staged(staged_parts);
   const bool any = !read_parts(parts).empty();
   if (!start.even_in_use && are_being_written(parts))
-    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; wait until they end", name_);
+    fail(ErrorKind::usage,
+         "{}: other nodes may be writing parts of it; wait until they end, or until 10 minutes after the last change",
+         name_);
   if (any && !start.takes_parts && !start.discards_other)
     fail(ErrorKind::usage, "{}: parts of it exist; join them with merge, or discard them: {}", name_, how_to_clean());
 }

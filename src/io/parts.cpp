@@ -187,9 +187,9 @@ std::vector<PartFolder> read_parts(const HeldFolder& parts) {
   return found;
 }
 
-bool is_young(const Folder& in, const std::string& name) {
+bool is_young(const Folder& clock, const Folder& in, const std::string& name) {
   const auto s = in.look(name);
-  return s && in.touch() == 0 && in.stat().st_mtime - s->st_mtime < young_seconds;
+  return s && clock.touch() == 0 && clock.stat().st_mtime - s->st_mtime < young_seconds;
 }
 
 bool are_being_written(const HeldFolder& parts) {
@@ -197,7 +197,7 @@ bool are_being_written(const HeldFolder& parts) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     if (name_behind(name).empty()) return false;
     const Folder stage = parts.folder.find(name);
-    return is_young(parts.folder, name) || (stage && is_young(stage, staged_journal));
+    return is_young(parts.folder, parts.folder, name) || (stage && is_young(parts.folder, stage, staged_journal));
   });
 }
 

@@ -50,8 +50,9 @@ void check_own_parts(const HeldFolder& parts);
 /// check_own_parts() does.
 std::vector<PartFolder> read_parts(const HeldFolder& parts);
 
-/// Whether a name has changed in the last young_seconds, by the clock of its file system.
-bool is_young(const Folder& in, const std::string& name);
+/// Whether name `in`/`name` has changed in the last young_seconds, by the clock of its file system. Reading this clock
+/// sets the mtime of folder `clock`, so nobody may judge by that.
+bool is_young(const Folder& clock, const Folder& in, const std::string& name);
 /// Whether an unfinished part is young.
 bool are_being_written(const HeldFolder& parts);
 /// Whether an unfinished part is young, or another process is merging the parts.

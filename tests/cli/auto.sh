@@ -15,7 +15,7 @@ unnamed() { "$program" convert "$once/ct" "$dir/auto" --backend auto --engine sg
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --dry-run --json "$@"; }
 
 test_choice_and_reason() {
-  expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: vllm 0.33.0 on sm89 .*looks for marlin' auto sm89
+  expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: vllm 0.33.0 on sm89 .*prefers marlin' auto sm89
   expect 'auto for a GPU by its name' 0 'marlin' 'auto: marlin: ' auto L40S
   expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is not one of sm75 \(t4\), .*sm90 \(h20, h100, .*cpu; see' auto h101
   expect 'auto on MI300, in the form of its release' 0 'w13 scales .* U8 \[3, 8, 512\]' 'auto: aiter-triton: vllm 0.33.0 on gfx942 ' auto mi300x

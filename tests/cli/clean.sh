@@ -91,6 +91,21 @@ test_no_journal() {
   chmod -R a-w "$(hidden new)"
   removed 'an old one, read-only or not,' 'changed 60 min ago'
 }
+# a part that SIGKILL ended
+killed_part() {
+  place
+  "$program" convert "$many" place/k "${options[@]}" --part 0/2 -q &
+  until [ -n "$(find place -name journal -size +0)" ] || ! kill -0 $!; do :; done
+  kill -KILL $!
+  ! wait $!
+} 2>/dev/null
+test_killed_part() {
+  prepare killed_part
+  kept 'a young one' 'a run may be writing it: it changed less than 10 minutes ago, and there is no lock'
+  old place/.k*
+  expect 'an old one is listed' 0 'changed 60 min ago$' 'nothing was removed' clean
+  removed 'after it was looked at, it' 'changed 60 min ago'
+}
 test_journal_of_holes() {
   stage_of k
   truncate -s 1T "$(hidden journal)"

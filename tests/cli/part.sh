@@ -362,9 +362,9 @@ write_again() { (
 test_script_of_the_manual() {
   prepare grep -q '^missing=' "$root/man/mxfp4-pack.1"
   kind=(--backend marlin --engine vllm)
-  expect 'an error' 0 '' 'there are no parts of it' write_again
+  expect 'no part at all: all are submitted' 0 '^submitted: --wait --array=0-4 convert.sbatch$' 'there are no parts of it' write_again
   prepare part 1/3 -q
-  expect 'missing parts are submitted' 0 '^submitted: --array=0 convert.sbatch$' 'are missing' write_again
+  expect 'missing parts are submitted' 0 '^submitted: --wait --array=0 convert.sbatch$' 'are missing' write_again
   prepare part 0/3 -q
   prepare part 2/3 -q --merge
   expect 'nothing is missing' 0 '' 'already complete, no parts to merge' write_again

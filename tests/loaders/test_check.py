@@ -98,6 +98,12 @@ class Check(unittest.TestCase):
             self.assertRegex(report["sets"][0]["canary"], "(?s)not compared: .*no GPU")
             self.assertEqual(checked(self.directory, "--engine", "vllm")[0], 2)
 
+    def test_without_the_library_nothing_is_checked(self):
+        with mock.patch.dict(os.environ, {"MXFP4_PACK_LIBRARY": "/no/such.so"}):
+            code, report = checked(self.directory)
+        self.assertEqual((code, report["problems"], len(report["unchecked"])), (2, [], 1))
+        self.assertIn("MXFP4_PACK_LIBRARY (/no/such.so: cannot open", report["unchecked"][0])
+
     def test_no_output(self):
         for directory, why in ((self.temporary.name, "has no mxfp4-pack.json"), (self.directory + "-2", "no such directory")):
             code, report = checked(directory)

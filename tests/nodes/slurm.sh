@@ -79,23 +79,21 @@ mxfp4-pack convert ckpt single $options -q || exit 1
 # the man page's batch script and commands, word for word
 page=$root/man/mxfp4-pack.1
 sed -n '/^#!\/bin\/sh$/,/^\.Ed$/p' "$page" | sed '/^\.Ed$/d' >convert.sbatch
-submit() { eval "$(sed -n 's/^\(id=.*sbatch.*convert.sbatch.*\)$/\1/p' "$page")"; }
-submit_merge() { eval "$(sed -n "/^sbatch --dependency/p" "$page")"; }
+submit() { eval "$(sed -n '/^sbatch --wait convert/p' "$page")"; }
 submit_missing() { eval "$(sed -n "/^missing=/p" "$page")"; }
-submit_verify() { eval "$(sed -n "/^sbatch --wait/p" "$page")"; }
+submit_verify() { eval "$(sed -n "/^sbatch --wait --array/p" "$page")"; }
 all_ended() { [ -z "$(squeue -h)" ]; }
 started() { compgen -G .out.mxfp4-pack/parts; }
 same() { diff -r single out || die "$1: other bytes than a single run"; rm -rf out; echo "$1: the bytes of a single run"; }
 
-submit && submit_merge >/dev/null
-until_true all_ended
-[ -z "$(submit_missing 2>&1 >/dev/null | grep -v 'no parts of it')" ] || die 'what is missing, where nothing is'
+submit >/dev/null
+submit_missing >/dev/null 2>&1 || die 'merge after all parts'
 submit_verify >verify.txt || die 'verify by parts'
 [ "$(cat "slurm-$(grep -o '[0-9]*$' verify.txt)"_*.out | grep -c 'part [0-4] of 5: right')" = 5 ] || die 'not five verdicts'
 echo 'verify by an array of 5: right'
-same 'an array of 5, then a merge that depends on it'
+same 'an array of 5, then a merge'
 
-submit
+id=$(sbatch --parsable convert.sbatch)
 until_true started
 sleep 0.3
 scancel "${id}_2"

@@ -26,6 +26,7 @@ from ._fields import COPIED
 from ._files import open_file, read_file, size_of
 from ._safetensors import read_header
 from ._forms import check as check_form
+from ._library import library
 from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest, read_source_table, read_tensors
 
 KERNELS = ("vllm",)  # engines with a module `kernel` in this package
@@ -54,6 +55,11 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
     """`engines`: those whose canaries must be compared and whose kernels must run; other engines are checked if that is
     possible. source: the checkpoint; without it no kernel runs."""
     report = Report()
+    try:
+        library()
+    except Refused as error:
+        report.unchecked.append(str(error))
+        return report
     fields = report.attempt(read_manifest, directory)
     if fields is None:
         return report

@@ -71,7 +71,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   };
   const BackendChoice marlin = choice("vllm", "0.31.0", "sm90"), humming = choice("vllm", "0.32.0", "sm90");
   CHECK(marlin.engine_choice == "marlin");
-  CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
+  CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) prefers marlin") == 0);
   CHECK(humming.engine_choice == "humming");
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
@@ -207,7 +207,7 @@ TEST_CASE("an engine's choice that no loader reads gives way to one that a loade
   quark.layers[0].hidden = 4096, quark.layers[0].intermediate = 2048;
   const BackendChoice c = select_backend(quark, {.engine = "vllm", .release = "0.31.0", .gpu = "sm90"});
   CHECK(c.engine_choice == "canonical");
-  CHECK(c.why.find("(quark/quark_moe.py, which emulates there) looks for canonical") != std::string::npos);
+  CHECK(c.why.find("(quark/quark_moe.py, which emulates there) prefers canonical") != std::string::npos);
   CHECK(c.backend == "marlin");
   CHECK(c.is_read);
 }
