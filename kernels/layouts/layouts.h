@@ -21,8 +21,8 @@
 
 namespace mxfp4 {
 
-/// A layout given at run time. Drivers and devices have code of their own for it, and know it by the address of its
-/// modes: their owner keeps them as long as the devices.
+/// A layout given at run time. Devices know it by the address of its modes: their owner keeps them as long as the
+/// devices.
 struct ByModes : PlainRows<1> {
   static constexpr const char* name = "modes";
   const ModeLayout* modes = nullptr;

@@ -51,11 +51,11 @@ int64_t extent(const Mode& m, int64_t Step::*side) {
   return most;
 }
 
-void check(const Shape& storage, const Modes& modes) {
-  if (storage.n < 1 || storage.b < 1 || storage.n > max_side || storage.b > max_side)
+void check(const Shape& storage, const Modes& modes, bool from_file) {
+  if (from_file && (storage.n < 1 || storage.b < 1 || storage.n > max_side || storage.b > max_side))
     refuse("storage of " + std::to_string(storage.n) + " x " + std::to_string(storage.b) + " bytes; sides are 1 to " +
            std::to_string(max_side));
-  if (storage.n * storage.b > max_storage)
+  if (from_file && storage.n * storage.b > max_storage)
     refuse("storage of more than " + std::to_string(max_storage) + " bytes for an expert");
   for (const Mode& m : modes) {
     if (m.steps.empty() || (!m.is_even() && int64_t(m.steps.size()) != m.count)) refuse("a mode without its steps");
@@ -72,7 +72,8 @@ void check(const Shape& storage, const Modes& modes) {
   if (stored / copies != storage.n * storage.b * 8)
     refuse("modes have " + std::to_string(stored / copies) + (copies > 1 ? " bits in each copy" : " bits") +
            ", the storage " + std::to_string(storage.n * storage.b * 8));
-  if (stored > max_storage * 8) refuse("copies of more than " + std::to_string(max_storage) + " bytes for an expert");
+  if (from_file && stored > max_storage * 8)
+    refuse("copies of more than " + std::to_string(max_storage) + " bytes for an expert");
 }
 
 /// Whether the bits are those of whole bytes, each bit `copies` times.
@@ -94,8 +95,8 @@ bool Mode::moves_nothing() const {
   return count > 1 && std::all_of(steps.begin(), steps.end(), [](Step s) { return s == Step{}; });
 }
 
-ModeLayout::ModeLayout(Shape shape, Modes given) : storage(shape), modes(std::move(given)) {
-  check(storage, modes);
+ModeLayout::ModeLayout(Shape shape, Modes given, bool from_file) : storage(shape), modes(std::move(given)) {
+  check(storage, modes, from_file);
   copies = copies_of(modes);
   cut_tiles(take_unit());
 }

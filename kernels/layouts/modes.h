@@ -1,4 +1,4 @@
-// A layout that is given at run time, by its modes.
+// A layout in the form in which it is packed, and given in a layout file: its modes.
 //
 // A mode is one digit of a stored bit's number. Modes m = 0, 1, .. with c0, c1, .. values count the stored bits of one
 // expert's matrix, the first mode fastest:
@@ -42,7 +42,7 @@ struct Mode {
 };
 using Modes = std::vector<Mode>;
 
-/// Rows, bytes of a row, and bytes of one expert that run-time layouts may have.
+/// Rows, bytes of a row, and bytes of one expert that a layout from a file may have.
 inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) << 26;
 
 /// Bytes that a tile stores in a row, if the modes allow that many.
@@ -55,7 +55,8 @@ class ModeLayout {
  public:
   /// Throws std::invalid_argument with the reason if the modes, apart from copies, are no bijection of the storage.
   /// Also throws if they have no unit of 1, 2, 4 or 8 bytes that consists of whole source bytes.
-  ModeLayout(Shape storage, Modes modes);
+  /// from_file: sizes are limited, so that a wrong file cannot take all memory.
+  ModeLayout(Shape storage, Modes modes, bool from_file = true);
 
   Shape storage;
   Modes modes;

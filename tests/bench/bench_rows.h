@@ -60,6 +60,8 @@ inline std::vector<Row> general_rows(const Layer& layer) {
   return out;
 }
 
+inline constexpr const char* in_file = "  by modes";  // the name of the row of a built-in layout as a file has it
+
 /// Those whose names hold `name`; each built-in layout, then its bytes by modes.
 inline std::vector<Row> rows_of(const Layer& layer, std::string_view name) {
   std::vector<Row> rows;
@@ -69,7 +71,7 @@ inline std::vector<Row> rows_of(const Layer& layer, std::string_view name) {
     const int64_t real = row_bytes(called, layer.columns), padded = row_bytes(called, layer.padded_columns);
     const Shape storage = storage_of(layout, {layer.padded_n, padded});
     rows.push_back({called, real, padded, layout});
-    rows.push_back(by_modes("  by modes", real, padded, storage, modes_of(layout, storage)));
+    rows.push_back(by_modes(in_file, real, padded, storage, modes_of(layout, storage)));
   }
   for (Row& row : general_rows(layer))
     if (row.name.find(name) != std::string::npos) rows.push_back(std::move(row));

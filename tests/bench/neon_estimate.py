@@ -1,9 +1,11 @@
-"""Estimates the inner loops of the NEON driver on Neoverse V2 by llvm-mca: cycles for 64 bytes, beside a copy by ldp and
-stp. Needs g++-aarch64-linux-gnu and llvm-19. usage: neon_estimate.py [SOURCE-DIR]"""
+"""Estimates the NEON driver on Neoverse V2 by llvm-mca: cycles for 64 bytes of each layout, packed and unpacked, beside
+a copy by ldp and stp. A group's steps are compiled as straight code, with the instructions that find each step.
+Needs g++, g++-aarch64-linux-gnu and llvm-19. usage: neon_estimate.py [SOURCE-DIR]"""
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 COPY = """.Ltop:
  ldp q0,q1,[x1],#64
@@ -13,12 +15,42 @@ COPY = """.Ltop:
  subs x2,x2,#1
  b.ne .Ltop
 """
-COMPILE = ("aarch64-linux-gnu-g++ -std=c++20 -O3 -fno-schedule-insns -ffixed-v30 -ffixed-v31"
-           " -fconstexpr-ops-limit=1000000000 -x c++ -S -o - -").split()
+NATIVE = "g++ -std=c++20 -O1 -fconstexpr-ops-limit=1000000000 -x c++".split()
+ARM = "aarch64-linux-gnu-g++ -std=c++20 -O3 -fno-ipa-icf -x c++ -S -o -".split()
 MCA = "llvm-mca-19 -mtriple=aarch64 -mcpu=neoverse-v2 -iterations=400".split()
+SOURCES = "layouts/layouts layouts/modes layouts/modes_of pack/cpu/numbers pack/cpu/route".split()
+DISPATCH = "ldr w9,[x20]\\n cmp w9,#8\\n ldrh w9,[x21,w9,uxtw #1]\\n adr x10,.\\n add x9,x10,w9,sxth #2\\n add x20,x20,#128"
+
+PRINT = """
+#include <cstdio>
+#include "kernels/pack/cpu/route.h"
+#include "tests/bench/bench_rows.h"
+using namespace mxfp4;
+void print(std::string name, const char* way, const Route& r) {
+  for (char& c : name) c = c == ' ' ? '_' : c;
+  for (const auto& pass : r.passes) {
+    std::printf("%s %s %d", name.c_str(), way, pass.slots);
+    for (const auto& s : pass.steps) {
+      std::printf(" %d:%d:", s.kind, s.lane);
+      for (const auto& t : s.terms) std::printf("%d", t.used);
+    }
+    std::puts("");
+  }
+}
+int main() {
+  std::string name;
+  for (const Row& row : rows_of({"", 1, 2944, 3072, 5888, 3072, false}, "")) {
+    if (row.name != in_file) name = row.name;
+    const auto routes = row.modes ? find_routes(*row.modes, 1, {4, 4}) : std::nullopt;
+    if (!routes) continue;
+    print(name, "pack", routes->pack);
+    print(name, "unpack", routes->unpack);
+  }
+}
+"""
 
 
-def output(command, text):
+def output(command, text=None):
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
@@ -26,27 +58,61 @@ def cycles(assembly):
     return int(re.search(r"Total Cycles: +(\d+)", output(MCA, assembly)).group(1)) / 400
 
 
-def marked(source):
-    """Adds a comment to the assembly before and after the work on a span of `vectors` vectors."""
-    load, store = "auto x = load<", "store<L, zipping, v>(x, packed"
-    for line in (load, store):
-        assert source.count(line) == 1, line
-    source = source.replace(load, 'asm volatile("# BEGIN %0" ::"i"(SpanDistances<L>::vectors) : "memory"); ' + load)
-    return re.sub(f"({re.escape(store)}.*?;\n *}}\\);)", r'\1 asm volatile("# END" ::: "memory");', source, flags=re.S)
+def passes(root):
+    """(layout, way, slots, steps) of every pass, as the program at `root` finds them."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(root / "kernels" / f"{name}.cpp") for name in SOURCES]
+        (pathlib.Path(folder) / "print.cpp").write_text(PRINT)
+        output([*NATIVE, f"-I{root}", *files, f"{folder}/print.cpp", "-o", f"{folder}/print"])
+        for line in output([f"{folder}/print"]).splitlines():
+            name, way, slots, *steps = line.split()
+            yield name, way, int(slots), [step.split(":") for step in steps]
+
+
+def code_of(number, slots, steps):
+    """A function with a pass's work on one group, between two marks."""
+    vectors, out = 1 << slots, [f'extern "C" void pass{number}(const uint8_t* from, uint8_t* to, const int64_t* at, '
+                                'const int64_t* to_at, const Route::Step* step) {', 'asm volatile("# BEGIN" ::: "memory");']
+    out += [f"__builtin_prefetch(from + 4096 + at[{v}]); auto x{v} = V::load(from + at[{v}]);" for v in range(vectors)]
+    for place, (kind, lane, used) in enumerate(steps):
+        kind = int(kind)
+        out.append(f'asm volatile("{DISPATCH}" ::: "x9", "x10", "x20", "x21", "cc");')
+        if kind < 3:
+            out += [f"V::exchange<{lane}>(x{v}, x{v | 1 << kind});" for v in range(vectors) if not v >> kind & 1]
+        elif kind == 3:
+            out += [f"x{v} = V::sorted(x{v}, step[{place}].index.data());" for v in range(vectors)]
+        else:
+            planes = 1 << kind - 5
+            out.append(f"{{ const auto* t = step[{place}].terms.data();")
+            for first in range(0, vectors, planes):
+                out += [f"auto s{v} = V::split(x{v});" for v in range(first, first + planes)]
+                for to in range(planes):
+                    terms = [(i, int(used[to * planes + i]), to * planes + i) for i in range(planes)]
+                    parts = [f"vqtbl1q_u8(vld1q_u8(t[{k}].nibble[{h}].data()), s{first + i}.nibble[{h}])"
+                             for i, u, k in terms for h in (0, 1) if u >> h & 1]
+                    out.append(f"auto y{first + to} = {parts[0]};")
+                    out += [f"y{first + to} = vorrq_u8(y{first + to}, {part});" for part in parts[1:]]
+            out += [f"x{v} = y{v};" for v in range(vectors)] + ["}"]
+    out += [f"V::store(to + to_at[{v}], x{v});" for v in range(vectors)]
+    return "\n".join(out + ['asm volatile("# END" ::: "memory");', "}"])
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    all_passes = list(passes(root))
     source = (root / "kernels/pack/cpu/driver_neon.cpp").read_text()
-    assembly = output([*COMPILE, f"-I{root}"], marked(source))
-    copy = cycles(COPY)
-    print(f"{'copy':30} {copy:6.2f}")
-    for name, sve, body in re.findall(r"13pack_shufflesINS_\d+(\w+?)ELb(.)EEE\w+:\n(.*?)\.size", assembly, re.S):
-        vectors, loop = re.search(r"# BEGIN (\d+)(.*?)# END", body, re.S).groups()
+    source = source[:source.index("constinit")]
+    source += "\n".join(code_of(i, slots, steps) for i, (_, _, slots, steps) in enumerate(all_passes)) + "\n}\n"
+    assembly = output([*ARM, f"-I{root}", "-"], source)
+    copy, sums = cycles(COPY), {}
+    for number, body in re.findall(r"\npass(\d+):\n(.*?)\.size", assembly, re.S):
+        name, way, slots, _ = all_passes[int(number)]
+        loop = re.search(r"# BEGIN(.*?)# END", body, re.S).group(1)
         code = "\n".join(line for line in loop.split("\n") if not line.startswith(("#", "//")))
-        assert not re.search(r"^\.L\w+:", code, re.M), name  # llvm-mca follows no branch
-        each = cycles(code) * 4 / int(vectors)
-        print(f"{name + ', SVE' * int(sve):30} {each:6.2f} {each / copy:6.2f}")
+        sums[name, way] = sums.get((name, way), 0) + cycles(code) * 4 / (1 << slots)
+    print(f"{'copy':30} {copy:6.2f}")
+    for (name, way), each in sums.items():
+        print(f"{name + ' ' + way:38} {each:6.2f} {each / copy:6.2f}")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <new>
-#include <optional>
 #include <vector>
 
 #include "kernels/pack/cpu/driver.h"
-#include "kernels/pack/cpu/mode_strip.h"
-#include "kernels/pack/cpu/strip.h"
+#include "kernels/pack/cpu/strips.h"
 #include "kernels/pack/device.h"
 #include "kernels/pack/stage.h"
 
@@ -17,7 +16,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t huge_page = int64_t(2) << 20;
-constexpr int64_t least_stream = 4096;     // for smaller strips the wait at the end costs too much
+constexpr size_t most_known = 64;          // layouts of matrices whose strips are kept
 constexpr int64_t band_bytes = 256 << 10;  // of the views' rows that are fetched at once: fits into a core's own cache
 
 struct Free {
@@ -32,36 +31,28 @@ uint8_t* allocate_pages(int64_t bytes) {
   return static_cast<uint8_t*>(p);
 }
 
-/// Two strips, one made of the other. Both begin at a cache line, and the two buffers never share an offset modulo
-/// 4096: a load would alias the pending store.
-class Strips {
+/// A strip's rows; they begin at a cache line.
+class Buffer {
  public:
   void reserve(int64_t bytes) {
     if (bytes <= bytes_) return;
     bytes_ = 0;
-    first_.reset(allocate_pages(bytes + beyond));
-    second_.reset(allocate_pages(apart + bytes));
+    data_.reset(allocate_pages(bytes));
     bytes_ = bytes;
   }
-  uint8_t* first() const { return first_.get(); }
-  uint8_t* second() const { return second_.get() + apart; }
+  uint8_t* data() const { return data_.get(); }
 
  private:
-  static constexpr int64_t apart = 2048, beyond = 64;  // beyond: bytes after a strip that shuffles may read
-  std::unique_ptr<uint8_t, Free> first_, second_;
+  std::unique_ptr<uint8_t, Free> data_;
   int64_t bytes_ = 0;
 };
 
-bool is_strip_together(const Layout& layout) {
-  return std::visit(
-      [](auto l) {
-        if constexpr (is_plain<decltype(l)>)
-          return false;
-        else
-          return mxfp4::is_strip_together<decltype(l)>();
-      },
-      layout);
-}
+/// A layout of a matrix of some shape, ready to be used.
+struct Known {
+  Layout layout;
+  std::unique_ptr<const ModeLayout> made;  // of a layout that is no ByModes
+  Strips strips;
+};
 
 class Cpu final : public Device {
  public:
@@ -81,54 +72,31 @@ class Cpu final : public Device {
 
  private:
   void pack(const PackItem& item) {
-    if (const auto* given = std::get_if<ByModes>(&item.layout)) return pack(item, *given->modes);
-    const Shape s = storage_of(item.layout, item.matrix.padded);
-    const int64_t rows = strip_rows(item.layout);
-    if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
-    const int64_t bytes = rows * s.b;
-    const bool stream = driver_.stream && bytes >= least_stream && is_strip_together(item.layout);
-    const PackStrip pack_strip = driver_.pack[item.layout.index()];
-    strips_.reserve(bytes);
-    for (int64_t tn = 0; tn < s.n / rows; ++tn) {
-      stage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first());
-      const Rows next = rows_at(item.matrix, (tn + 1) * rows, rows);
-      if (!stream) {
-        pack_strip(strips_.first(), s, tn, item.packed, next);
-      } else {
-        pack_strip(strips_.first(), s, 0, strips_.second(), next);
-        driver_.stream(item.packed + tn * bytes, strips_.second(), bytes);
-      }
-    }
-  }
-
-  void pack(const PackItem& item, const ModeLayout& modes) {
-    const ModeStrips& strips = mode_strips(modes);
+    const Strips& strips = strips_of(item.layout, item.matrix.padded);
+    const Shape s = strips.layout().storage;
+    if (strips.is_plain()) return stage(item.matrix, s, 0, s.n, item.packed);
     const int64_t rows = strips.rows();
-    strips_.reserve(rows * modes.storage.b);
-    for (int64_t n = 0; n < modes.storage.n; n += rows) {
-      const uint8_t* strip = strip_in_view(item.matrix, modes.storage, n, rows);
-      if (!strip) stage(item.matrix, modes.storage, n, n + rows, strips_.first());
+    strip_.reserve(rows * s.b);
+    for (int64_t n = 0; n < s.n; n += rows) {
+      const uint8_t* strip = strip_in_view(item.matrix, s, n, rows);
+      if (!strip) stage(item.matrix, s, n, n + rows, strip_.data());
       const Rows next = rows_at(item.matrix, n + rows, rows);
-      for (const int64_t copy : modes.copy)
-        strips.pack(strip ? strip : strips_.first(), n / rows, item.packed + copy, next);
+      for (const int64_t copy : strips.layout().copy)
+        strips.pack(strip ? strip : strip_.data(), n / rows, item.packed + copy, next);
     }
   }
 
-  /// The rows of a strip; 0: the layout has no strips.
-  int64_t strip_rows(const Layout& layout) {
-    if (const auto* given = std::get_if<ByModes>(&layout)) return mode_strips(*given->modes).rows();
-    return std::visit(
-        [](auto l) {
-          if constexpr (is_plain<decltype(l)>)
-            return int64_t(0);
-          else
-            return int64_t(decltype(l)::tile_n);
-        },
-        layout);
-  }
-  const ModeStrips& mode_strips(const ModeLayout& modes) {
-    if (!mode_strips_ || &mode_strips_->layout() != &modes) mode_strips_.emplace(modes, driver_);
-    return *mode_strips_;
+  const Strips& strips_of(const Layout& layout, Shape padded) {
+    const auto* given = std::get_if<ByModes>(&layout);
+    const Shape s = storage_of(layout, padded);
+    for (const Known& known : known_)
+      if (given ? &known.strips.layout() == given->modes
+                : known.layout.index() == layout.index() && known.strips.layout().storage == s)
+        return known.strips;
+    if (known_.size() == most_known) known_.clear();
+    auto made = given ? nullptr : std::make_unique<const ModeLayout>(s, modes_of(layout, s), false);
+    const ModeLayout& modes = given ? *given->modes : *made;
+    return known_.emplace_back(Known{layout, std::move(made), Strips(modes, driver_)}).strips;
   }
 
   /// Rows n to n + rows of the storage, if all are real and follow one another in a view.
@@ -148,28 +116,17 @@ class Cpu final : public Device {
   }
 
   void unpack(const UnpackItem& item, PadReport& report) {
-    if (const auto* given = std::get_if<ByModes>(&item.layout)) return unpack(item, *given->modes, report);
-    const Shape s = storage_of(item.layout, item.matrix.padded);
-    const int64_t rows = strip_rows(item.layout);
+    const Strips& strips = strips_of(item.layout, item.matrix.padded);
+    const Shape s = strips.layout().storage;
     report = {};
-    if (rows == 0) return unstage(item.matrix, s, 0, s.n, item.packed, report);
-    strips_.reserve(rows * s.b);
-    for (int64_t tn = 0; tn < s.n / rows; ++tn) {
-      driver_.unpack[item.layout.index()](item.packed, s, tn, strips_.first());
-      unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first(), report);
-    }
-  }
-
-  void unpack(const UnpackItem& item, const ModeLayout& modes, PadReport& report) {
-    const ModeStrips& strips = mode_strips(modes);
+    if (strips.is_plain()) return unstage(item.matrix, s, 0, s.n, item.packed, report);
     const int64_t rows = strips.rows();
-    report = {};
-    strips_.reserve(rows * modes.storage.b);
-    for (int64_t n = 0; n < modes.storage.n; n += rows) {
-      uint8_t* const in_view = strip_in_view(item.matrix, modes.storage, n, rows);
-      uint8_t* const strip = in_view ? in_view : strips_.first();
+    strip_.reserve(rows * s.b);
+    for (int64_t n = 0; n < s.n; n += rows) {
+      uint8_t* const in_view = strip_in_view(item.matrix, s, n, rows);
+      uint8_t* const strip = in_view ? in_view : strip_.data();
       strips.unpack(item.packed, n / rows, strip, in_view != nullptr, report.copies);
-      if (!in_view) unstage(item.matrix, modes.storage, n, n + rows, strip, report);
+      if (!in_view) unstage(item.matrix, s, n, n + rows, strip, report);
     }
   }
 
@@ -182,7 +139,7 @@ class Cpu final : public Device {
       if (item.fetch && fetched < end) item.fetch(fetched, end);
       fetched = std::max(fetched, end);
     };
-    for (const Strip& strip : strips_of(item)) {
+    for (const Strip& strip : strips_in_order(item)) {
       fetch(strip.view_end);
       if (is_equal(item, strip)) continue;
       fetch(item.matrix.real.n);
@@ -195,10 +152,11 @@ class Cpu final : public Device {
     int64_t n, end, view_end;
   };
   /// The strips of an item, in the order in which they need the views' rows.
-  std::vector<Strip> strips_of(const CompareItem& item) {
+  std::vector<Strip> strips_in_order(const CompareItem& item) {
     const Matrix& m = item.matrix;
-    const Shape s = storage_of(item.layout, m.padded);
-    const int64_t tile = strip_rows(item.layout), step = tile ? tile : 16;
+    const Strips& known = strips_of(item.layout, m.padded);
+    const Shape s = known.layout().storage;
+    const int64_t step = known.is_plain() ? 16 : known.rows();
     const int64_t band = std::max(step, band_bytes / std::max<int64_t>(m.views * m.real.b, 1));
     std::vector<Strip> strips;
     for (int64_t n = 0; n < s.n; n += step) {
@@ -216,18 +174,13 @@ class Cpu final : public Device {
   }
 
   bool is_equal(const CompareItem& item, const Strip& strip) {
-    const Shape s = storage_of(item.layout, item.matrix.padded);
-    const int64_t rows = strip_rows(item.layout);
-    if (rows == 0) return is_staged(item.matrix, s, strip.n, strip.end, item.packed + strip.n * s.b);
-    strips_.reserve(rows * s.b);
+    const Strips& strips = strips_of(item.layout, item.matrix.padded);
+    const Shape s = strips.layout().storage;
+    if (strips.is_plain()) return is_staged(item.matrix, s, strip.n, strip.end, item.packed + strip.n * s.b);
+    strip_.reserve(strips.rows() * s.b);
     CopyReport copies;
-    if (const auto* given = std::get_if<ByModes>(&item.layout)) {
-      const ModeStrips& strips = mode_strips(*given->modes);
-      strips.unpack(item.packed, strip.n / rows, strips_.first(), false, copies);
-    } else {
-      driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strips_.first());
-    }
-    return copies.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strips_.first());
+    strips.unpack(item.packed, strip.n / strips.rows(), strip_.data(), false, copies);
+    return copies.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strip_.data());
   }
 
   void report_differences(const CompareItem& item, CompareReport& report) {
@@ -251,8 +204,8 @@ class Cpu final : public Device {
   }
 
   const Driver& driver_;
-  Strips strips_;
-  std::optional<ModeStrips> mode_strips_;  // of the layout that was used last
+  Buffer strip_;
+  std::deque<Known> known_;
   std::vector<uint8_t> rows_;
 };
 

@@ -1,4 +1,4 @@
-#include "kernels/pack/cpu/mode_strip.h"
+#include "kernels/pack/cpu/strips.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,11 +24,17 @@ int64_t tiles_together(const ModeLayout& layout) {
   return int64_t(most);
 }
 
+bool is_in_order(const ModeLayout& layout) {
+  bool same = layout.runs && layout.unit == layout.storage.b && layout.copies == 1;
+  for (int64_t n = 0; same && n < layout.storage.n; ++n) same = layout.source(n * layout.unit * 8) == Step{n, 0};
+  return same;
+}
+
 }  // namespace
 
-ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver)
-    : layout_(layout), driver_(driver), tiles_(tiles_together(layout)) {
-  if (driver.run_plan) plans_ = find_plans(layout, tiles_, driver.vectors);
+Strips::Strips(const ModeLayout& layout, const Driver& driver)
+    : layout_(layout), driver_(driver), tiles_(tiles_together(layout)), is_plain_(is_in_order(layout)) {
+  if (driver.run_route && !is_plain_) routes_ = find_routes(layout, tiles_, driver.vectors);
   const int64_t row = layout.storage.b;
   for (const auto& p : layout.from) from_.push_back(p.row * row + p.byte);
   if (layout.runs) return;
@@ -46,7 +52,7 @@ ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver)
 
 /// move(offset in the strip, offset in the packed matrix) for every unit of strip tn.
 template <class Move>
-void ModeStrips::each_unit(int64_t tn, Move move) const {
+void Strips::each_unit(int64_t tn, Move move) const {
   // Variables of its own: bytes that are stored might be those of members.
   const int64_t *const from = from_.data(), *const to = layout_.to.data();
   const size_t units = from_.size(), tiles = layout_.along.size();
@@ -61,7 +67,7 @@ void ModeStrips::each_unit(int64_t tn, Move move) const {
 
 /// Calls use() with an integer of the size of a unit. Returns false if no integer has this size.
 template <class Use>
-bool ModeStrips::with_word(Use use) const {
+bool Strips::with_word(Use use) const {
   switch (layout_.unit) {
     case 1:
       return use(uint8_t()), true;
@@ -78,7 +84,7 @@ bool ModeStrips::with_word(Use use) const {
 
 /// Copies each unit unchanged from its place in `from` to its place in `to`.
 template <class Places>
-void ModeStrips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const {
+void Strips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const {
   const auto copy = [&](auto bytes) {
     each_unit(tn, [=](int64_t in_strip, int64_t in_packed) {
       const auto [at, goes] = places(in_strip, in_packed);
@@ -94,14 +100,14 @@ void ModeStrips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places 
 
 /// The packed unit whose source begins at `from`. Only for units that do not run.
 template <class Word>
-Word ModeStrips::packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from) {
+Word Strips::packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from) {
   Word unit = 0;
   for (size_t i = 0; i < sizeof(Word); ++i) unit |= Word(tables[i][from[gather[i]]]);
   return unit;
 }
 
-void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const {
-  if (plans_) return driver_.run_plan(plans_->pack, strip, packed + layout_.down[size_t(tn * tiles_)], true, next);
+void Strips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const {
+  if (routes_) return driver_.run_route(routes_->pack, strip, packed + layout_.down[size_t(tn * tiles_)], true, next);
   if (layout_.runs) return copy_runs(strip, packed, tn, [](int64_t from, int64_t to) { return std::pair(from, to); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = pack_.data(), gather = gather_](int64_t from, int64_t to) {
@@ -111,13 +117,13 @@ void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const R
   });
 }
 
-void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const {
+void Strips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const {
   unpack_first(packed, tn, strip, past);
   if (layout_.copies > 1) check_copies(packed, tn, strip, copies);
 }
 
-void ModeStrips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
-  if (plans_) return driver_.run_plan(plans_->unpack, packed + layout_.down[size_t(tn * tiles_)], strip, past, {});
+void Strips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
+  if (routes_) return driver_.run_route(routes_->unpack, packed + layout_.down[size_t(tn * tiles_)], strip, past, {});
   if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = unpack_.data(), gather = gather_](int64_t from, int64_t to) {
@@ -128,7 +134,7 @@ void ModeStrips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip,
   });
 }
 
-void ModeStrips::check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const {
+void Strips::check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const {
   const auto check = [&](const uint8_t* want, int64_t bytes, int64_t to) {
     for (const int64_t copy : layout_.copy) {
       if (std::memcmp(packed + copy + to, want, size_t(bytes)) == 0) continue;

@@ -1,5 +1,5 @@
-// Packs and unpacks a strip of a layout by modes. It uses the driver's shuffles if these are faster, else tables that
-// are made at run time. strip.h has tables that are made by the compiler.
+// Packs and unpacks a strip of a layout: rows of tiles of the storage's width, with row order and pads applied. A route
+// (route.h) is run if there is one, else units are moved one by one with tables of their bits.
 #pragma once
 
 #include <array>
@@ -13,14 +13,16 @@
 
 namespace mxfp4 {
 
-class ModeStrips {
+class Strips {
  public:
-  ModeStrips(const ModeLayout& layout, const Driver& driver);
+  Strips(const ModeLayout& layout, const Driver& driver);
   const ModeLayout& layout() const { return layout_; }
+  /// Whether the packed matrix is the rows as they are.
+  bool is_plain() const { return is_plain_; }
   /// The rows of a strip: as many rows of tiles as possible so that all strips are stored alike.
   int64_t rows() const { return tiles_ * layout_.tile.n; }
   /// Packs strip tn, rows of storage.b bytes, into the copy that begins at `packed`; unpack() reverses it.
-  /// - next: see PackStrip.
+  /// - next: see RunRoute.
   /// - past: write past the caches, because the rows are not read again soon.
   /// - copies: counts the bytes that differ from the packed strip in all copies, if the layout stores several.
   void pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const;
@@ -41,7 +43,8 @@ class ModeStrips {
   const ModeLayout& layout_;
   const Driver& driver_;
   const int64_t tiles_;  // rows of tiles of a strip
-  std::optional<ModePlans> plans_;
+  const bool is_plain_;
+  std::optional<Routes> routes_;
   std::vector<int64_t> from_;           // in the strip: each unit of a tile
   std::array<int64_t, 8> gather_ = {};  // each byte of a unit, from its first
   std::vector<Table> pack_, unpack_;

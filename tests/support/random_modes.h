@@ -1,0 +1,85 @@
+// Layouts made of digits with any factors, in an order that a source of numbers chooses; and the check of what drivers
+// make of them. Used by a test with random numbers and by a fuzz target with its input.
+#pragma once
+
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+#include "kernels/pack/cpu/driver.h"
+#include "kernels/pack/device.h"
+#include "tests/support/random_bytes.h"
+
+namespace mxfp4 {
+
+/// next(n): a number below n.
+template <class Next>
+std::pair<Shape, Modes> made_modes(Next next) {
+  const int64_t rows[] = {1, 3, 24, 40, 48, 64, 96, 128, 256}, bytes[] = {1, 2, 4, 12, 24, 32, 64, 96, 192};
+  const Shape s = {rows[next(9)], bytes[next(9)]};
+  std::vector<Mode> digits;
+  const auto cut = [&](int64_t count, Step step) {
+    while (count > 1) {
+      int64_t factor = 2;
+      while (count % factor) ++factor;
+      digits.push_back({factor, {step}});
+      step = {step.row * factor, step.bit * factor};
+      count /= factor;
+    }
+  };
+  const int64_t together = int64_t(1) << next(4);  // bits that stay together, so that units are often bytes or nibbles
+  cut(s.b * 8 / together, {0, together});
+  cut(s.n, {1, 0});
+  for (size_t i = digits.size(); i > 1; --i) std::swap(digits[i - 1], digits[next(i)]);
+  Modes modes;
+  if (together > 1) modes.push_back({together, {{0, 1}}});
+  for (Mode& m : digits) {
+    if (next(8) == 0) {  // in another order
+      Mode list{m.count, {}};
+      for (int64_t d = m.count; d-- > 0;) list.steps.push_back(m.at(d));
+      m = list;
+    }
+    append(modes, std::move(m));
+  }
+  if (next(6) == 0) modes.insert(modes.begin() + int64_t(next(modes.size() + 1)), {2, {{0, 0}}});
+  if (modes.empty()) modes.push_back({1, {{}}});
+  return {s, modes};
+}
+
+/// Whether every driver packs `layout` as its modes say, bit by bit, and unpacks it.
+inline bool are_packed(const ModeLayout& layout) {
+  const Shape s = layout.storage;
+  const auto rows = random_bytes(s.n * s.b, uint32_t(s.n));
+  std::vector<uint8_t> want(rows.size() * size_t(layout.copies));
+  for (int64_t p = 0; p < int64_t(want.size()) * 8; ++p) {
+    const Step at = layout.source(p);
+    want[size_t(p / 8)] |= uint8_t((rows[size_t(at.row * s.b + at.bit / 8)] >> at.bit % 8 & 1) << p % 8);
+  }
+  ByModes by;
+  by.modes = &layout;
+  for (const Driver* driver : drivers()) {
+    if (!driver->runs_here()) continue;
+    std::vector<uint8_t> packed(want.size()), back(rows.size());
+    const PackItem item{by, {{{rows.data(), s.b}}, 1, s, s, {}, {}, 0}, packed.data()};
+    const UnpackItem inverse{by, want.data(), {{{back.data(), s.b}}, 1, s, s, {}, {}, 0}};
+    PadReport report;
+    const auto device = open_cpu(*driver);
+    device->pack({&item, 1});
+    device->unpack({&inverse, 1}, {&report, 1});
+    if (packed != want || back != rows || report.wrong + report.copies.wrong) return false;
+  }
+  return true;
+}
+
+/// None if the modes are refused.
+inline std::optional<bool> try_modes(Shape s, const Modes& modes) {
+  std::optional<ModeLayout> layout;
+  try {
+    layout.emplace(s, modes);
+  } catch (const std::invalid_argument&) {
+    return std::nullopt;
+  }
+  return are_packed(*layout);
+}
+
+}  // namespace mxfp4
