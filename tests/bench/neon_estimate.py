@@ -31,7 +31,7 @@ void print(std::string name, const char* way, const Route& r) {
   for (const auto& pass : r.passes) {
     std::printf("%s %s %d", name.c_str(), way, pass.slots);
     for (const auto& s : pass.steps) {
-      std::printf(" %d:%d:", s.kind, s.lane);
+      std::printf(" %d:", s.code);
       for (const auto& t : s.terms) std::printf("%d", t.used);
     }
     std::puts("");
@@ -41,7 +41,7 @@ int main() {
   std::string name;
   for (const Row& row : rows_of({"", 1, 2944, 3072, 5888, 3072, false}, "")) {
     if (row.name != in_file) name = row.name;
-    const auto routes = row.modes ? find_routes(*row.modes, 1, {4, 4}) : std::nullopt;
+    const auto routes = row.modes ? find_routes(*row.modes, 1, {4, 4, true, false, 4}) : std::nullopt;
     if (!routes) continue;
     print(name, "pack", routes->pack);
     print(name, "unpack", routes->unpack);
@@ -71,29 +71,28 @@ def passes(root):
 
 def code_of(number, slots, steps):
     """A function with a pass's work on one group, between two marks."""
-    vectors, out = 1 << slots, [f'extern "C" void pass{number}(const uint8_t* from, uint8_t* to, const int64_t* at, '
-                                'const int64_t* to_at, const Route::Step* step) {', 'asm volatile("# BEGIN" ::: "memory");']
-    out += [f"__builtin_prefetch(from + 4096 + at[{v}]); auto x{v} = V::load(from + at[{v}]);" for v in range(vectors)]
-    for place, (kind, lane, used) in enumerate(steps):
-        kind = int(kind)
+    vectors = 1 << slots
+    out = [f'extern "C" void pass{number}(const uint8_t* from, uint8_t* to, const int64_t* group, const Route::Places& in,'
+           ' const Route::Places& out, const Route::Step* step) {',
+           "struct { int64_t step[4]; int64_t operator[](int i) const { return step[i]; } } from_slot, to_slot;"]
+    for side, places in (("from", "in"), ("to", "out")):
+        out += [f"{side}_slot.step[{i}] = {places}.slot[{i}]; asm volatile(\"\" : \"+r\"({side}_slot.step[{i}]));" for i in range(slots)]
+    out += [f'V::Vector x[{vectors}]; asm volatile("# BEGIN" ::: "memory");']
+    out += ["__builtin_prefetch(from + group[1]);"] * (vectors // 4)
+    out += [f"each_vector<{slots}>(from + group[2], from_slot, [&](auto v, const uint8_t* at) {{ x[v] = V::load(at); }});"]
+    for place, (code, used) in enumerate(steps):
+        code = int(code)
         out.append(f'asm volatile("{DISPATCH}" ::: "x9", "x10", "x20", "x21", "cc");')
-        if kind < 3:
-            out += [f"V::exchange<{lane}>(x{v}, x{v | 1 << kind});" for v in range(vectors) if not v >> kind & 1]
-        elif kind == 3:
-            out += [f"x{v} = V::sorted(x{v}, step[{place}].index.data());" for v in range(vectors)]
+        if code < 64:
+            out += [f"exchange<V, {slots}, {code % 4}, {code // 4}>(x);"]
+        elif code == 64:
+            out += [f"x[{v}] = V::sorted(x[{v}], step[{place}].index.data());" for v in range(vectors)]
         else:
-            planes = 1 << kind - 5
-            out.append(f"{{ const auto* t = step[{place}].terms.data();")
-            for first in range(0, vectors, planes):
-                out += [f"auto s{v} = V::split(x{v});" for v in range(first, first + planes)]
-                for to in range(planes):
-                    terms = [(i, int(used[to * planes + i]), to * planes + i) for i in range(planes)]
-                    parts = [f"vqtbl1q_u8(vld1q_u8(t[{k}].nibble[{h}].data()), s{first + i}.nibble[{h}])"
-                             for i, u, k in terms for h in (0, 1) if u >> h & 1]
-                    out.append(f"auto y{first + to} = {parts[0]};")
-                    out += [f"y{first + to} = vorrq_u8(y{first + to}, {part});" for part in parts[1:]]
-            out += [f"x{v} = y{v};" for v in range(vectors)] + ["}"]
-    out += [f"V::store(to + to_at[{v}], x{v});" for v in range(vectors)]
+            bits = code - 66
+            uses = ", ".join(used)
+            out.append(f"mix<V, {slots}, {bits}>(x, step[{place}].terms.data(), [](int i, const Route::Term&) {{ "
+                       f"constexpr int used[] = {{{uses}}}; return used[i]; }});")
+    out += [f"each_vector<{slots}>(to + group[3], to_slot, [&](auto v, uint8_t* at) {{ V::store(at, x[v]); }});"]
     return "\n".join(out + ['asm volatile("# END" ::: "memory");', "}"])
 
 

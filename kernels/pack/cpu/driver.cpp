@@ -22,8 +22,6 @@ const Driver& choose() {
 
 }  // namespace
 
-constinit const Driver tables_driver = {"tables", [] { return true; }};
-
 const std::vector<const Driver*>& drivers() {
 #if defined(__x86_64__)
   static const std::vector<const Driver*> all = {&avx512_driver, &avx2_driver, &tables_driver};

@@ -20,12 +20,12 @@ struct V {
   static void store(uint8_t* p, Vector x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
   static void past(uint8_t* p, Vector x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x); }
   static void end_past() { _mm_sfence(); }
-  static Vector join(const uint8_t* p, const int64_t* at, int64_t) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(half(p + at[0])), half(p + at[1]), 1);
+  static Vector join(const uint8_t* p, const int64_t* step, int64_t) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(half(p)), half(p + step[0]), 1);
   }
-  static void part(uint8_t* p, const int64_t* at, int64_t, Vector x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + at[0]), _mm256_castsi256_si128(x));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + at[1]), _mm256_extracti128_si256(x, 1));
+  static void part(uint8_t* p, const int64_t* step, int64_t, Vector x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(x));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + step[0]), _mm256_extracti128_si256(x, 1));
   }
   template <int lane>
   [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
@@ -52,32 +52,15 @@ struct V {
       b = _mm256_permute2x128_si256(x, b, 0x31);
     }
   }
-  template <class Use>
-  [[gnu::always_inline]] static void with_exchange(int lane, Use use) {
-    switch (lane) {
-      case 0:
-        return use(exchange<0>);
-      case 1:
-        return use(exchange<1>);
-      case 2:
-        return use(exchange<2>);
-      case 3:
-        return use(exchange<3>);
-      case 4:
-        return use(exchange<4>);
-      default:
-        return use(exchange<5>);
-    }
-  }
   static Vector sorted(Vector x, const uint8_t* index) { return _mm256_shuffle_epi8(x, twice(index)); }
   static Vector swapped(Vector x) { return _mm256_permute4x64_epi64(x, 0xD8); }
   static Split split(Vector x) {
     const Vector low = _mm256_set1_epi8(15);
     return {{_mm256_and_si256(x, low), _mm256_and_si256(_mm256_srli_epi16(x, 4), low)}};
   }
-  static Vector add(Vector sum, const Split& x, const Route::Term& t) {
-    if (t.used & 1) sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(twice(t.nibble[0].data()), x.nibble[0]));
-    if (t.used & 2) sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(twice(t.nibble[1].data()), x.nibble[1]));
+  static Vector add(Vector sum, const Split& x, const Route::Term& t, int used) {
+    if (used & 1) sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(twice(t.nibble[0].data()), x.nibble[0]));
+    if (used & 2) sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(twice(t.nibble[1].data()), x.nibble[1]));
     return sum;
   }
 };

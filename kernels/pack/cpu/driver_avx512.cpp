@@ -32,45 +32,41 @@ struct V {
   static void end_past() { _mm_sfence(); }
   static __m256i half(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static __m128i quarter(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
-  static Vector join(const uint8_t* p, const int64_t* at, int64_t pieces) {
-    if (pieces == 2) return _mm512_inserti64x4(_mm512_castsi256_si512(half(p + at[0])), half(p + at[1]), 1);
-    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(quarter(p + at[0])), quarter(p + at[1]), 1);
-    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(quarter(p + at[2])), quarter(p + at[3]), 1);
+  static Vector join(const uint8_t* p, const int64_t* step, int64_t pieces) {
+    if (pieces == 2) return _mm512_inserti64x4(_mm512_castsi256_si512(half(p)), half(p + step[0]), 1);
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(quarter(p)), quarter(p + step[0]), 1);
+    const __m256i high =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(quarter(p + step[1])), quarter(p + step[0] + step[1]), 1);
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
   }
-  static void part(uint8_t* p, const int64_t* at, int64_t pieces, Vector x) {
+  static void part(uint8_t* p, const int64_t* step, int64_t pieces, Vector x) {
     if (pieces == 2) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at[0]), _mm512_castsi512_si256(x));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at[1]), _mm512_extracti64x4_epi64(x, 1));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(x));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + step[0]), _mm512_extracti64x4_epi64(x, 1));
       return;
     }
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + at[0]), _mm512_castsi512_si128(x));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + at[1]), _mm512_extracti32x4_epi32(x, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + at[2]), _mm512_extracti32x4_epi32(x, 2));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + at[3]), _mm512_extracti32x4_epi32(x, 3));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_castsi512_si128(x));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + step[0]), _mm512_extracti32x4_epi32(x, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + step[1]), _mm512_extracti32x4_epi32(x, 2));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + step[0] + step[1]), _mm512_extracti32x4_epi32(x, 3));
   }
-  template <class Use>
-  [[gnu::always_inline]] static void with_exchange(int lane, Use use) {
-    if (lane == 0) {
+  template <int lane>
+  [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
+    const Vector x = a;
+    if constexpr (lane == 0) {  // 0xCA: low ? a bit of a : of b
       const Vector low = _mm512_set1_epi8(15);
-      return use([=](Vector & a, Vector & b) __attribute__((always_inline)) {  // 0xCA: low ? a bit of a : of b
-        const Vector x = _mm512_ternarylogic_epi64(low, a, _mm512_slli_epi16(b, 4), 0xCA);
-        b = _mm512_ternarylogic_epi64(low, _mm512_srli_epi16(a, 4), b, 0xCA);
-        a = x;
-      });
+      a = _mm512_ternarylogic_epi64(low, x, _mm512_slli_epi16(b, 4), 0xCA);
+      b = _mm512_ternarylogic_epi64(low, _mm512_srli_epi16(x, 4), b, 0xCA);
+    } else {
+      const Vector other = _mm512_load_si512(exchanges.other[lane - 1]);
+      a = _mm512_mask_permutexvar_epi8(x, exchanges.with[lane - 1], other, b);
+      b = _mm512_mask_permutexvar_epi8(b, ~exchanges.with[lane - 1], other, x);
     }
-    const Vector other = _mm512_load_si512(exchanges.other[lane - 1]);
-    const __mmask64 with = exchanges.with[lane - 1];
-    use([=](Vector & a, Vector & b) __attribute__((always_inline)) {
-      const Vector x = _mm512_mask_permutexvar_epi8(a, with, other, b);
-      b = _mm512_mask_permutexvar_epi8(b, ~with, other, a);
-      a = x;
-    });
   }
   static Vector sorted(Vector x, const uint8_t* index) { return _mm512_permutexvar_epi8(_mm512_load_si512(index), x); }
   static Vector swapped(Vector x) { return x; }
   static Split split(Vector x) { return x; }
-  static Vector add(Vector sum, Split x, const Route::Term& t) {
+  static Vector add(Vector sum, Split x, const Route::Term& t, int) {
     return _mm512_xor_si512(sum, _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(int64_t(t.matrix)), 0));
   }
 };

@@ -13,13 +13,13 @@ struct V {
   struct Split {
     uint8x16_t nibble[2];
   };
-  static constexpr VectorForm form{4, 4};
+  static constexpr VectorForm form{4, 4, true, false, 4};
   static Vector load(const uint8_t* p) { return vld1q_u8(p); }
   static void store(uint8_t* p, Vector x) { vst1q_u8(p, x); }
   static void past(uint8_t* p, Vector x) { vst1q_u8(p, x); }
   static void end_past() {}
-  static Vector join(const uint8_t* p, const int64_t* at, int64_t) { return vld1q_u8(p + at[0]); }
-  static void part(uint8_t* p, const int64_t* at, int64_t, Vector x) { vst1q_u8(p + at[0], x); }
+  static Vector join(const uint8_t* p, const int64_t*, int64_t) { return vld1q_u8(p); }
+  static void part(uint8_t* p, const int64_t*, int64_t, Vector x) { vst1q_u8(p, x); }
   template <int lane>
   [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
     const auto both = [&](auto x, auto y, auto first, auto second) __attribute__((always_inline)) {
@@ -45,27 +45,12 @@ struct V {
           uint64x2_t(a), uint64x2_t(b), [](auto x, auto y) { return vtrn1q_u64(x, y); },
           [](auto x, auto y) { return vtrn2q_u64(x, y); });
   }
-  template <class Use>
-  [[gnu::always_inline]] static void with_exchange(int lane, Use use) {
-    switch (lane) {
-      case 0:
-        return use(exchange<0>);
-      case 1:
-        return use(exchange<1>);
-      case 2:
-        return use(exchange<2>);
-      case 3:
-        return use(exchange<3>);
-      default:
-        return use(exchange<4>);
-    }
-  }
   static Vector sorted(Vector x, const uint8_t* index) { return vqtbl1q_u8(x, vld1q_u8(index)); }
   static Vector swapped(Vector x) { return x; }
   static Split split(Vector x) { return {{vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8(x, 4)}}; }
-  static Vector add(Vector sum, const Split& x, const Route::Term& t) {
-    if (t.used & 1) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[0].data()), x.nibble[0]));
-    if (t.used & 2) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[1].data()), x.nibble[1]));
+  static Vector add(Vector sum, const Split& x, const Route::Term& t, int used) {
+    if (used & 1) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[0].data()), x.nibble[0]));
+    if (used & 2) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[1].data()), x.nibble[1]));
     return sum;
   }
 };

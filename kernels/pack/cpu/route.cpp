@@ -13,15 +13,27 @@ namespace {
 constexpr int least_piece = 4;           // bytes; units of shorter ones are moved sooner one by one
 constexpr int enough_bytes = 2048;       // of a block: more are not faster
 constexpr int64_t least_past = 2 << 20;  // bytes of a matrix: a smaller one stays in a cache
+constexpr int most_mixed_slots = 3;      // of a group whose planes are mixed: a mix needs registers, too
 constexpr size_t line_bits = 7;          // of a nibble's number in a line of the cache
 
 bool has(const Ids& ids, int id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+
+/// How far the bits of a block move on one side in memory. bytes: of a piece, which is no longer than a vector; 0 if
+/// bytes are split.
+struct Steps {
+  int bytes = 0;
+  std::vector<int64_t> piece, slot;
+};
 
 /// The places of the block's bits, from the input through each step to the output.
 class Bits {
  public:
   Bits(const std::vector<Bit>& all, const Ids& read, const Ids& written, VectorForm form)
-      : all_(all), read_(read), written_(written), form_(form) {}
+      : all_(all),
+        read_(read),
+        written_(written),
+        form_(form),
+        most_slots_(size_t(read.empty() ? form.slots : std::min(form.slots, most_mixed_slots))) {}
 
   /// Chooses the block, and places its bits as they are read. Returns false if the strip has too few bits.
   bool place() {
@@ -65,7 +77,7 @@ class Bits {
   /// bytes.
   void mix(std::vector<Route::Term> terms) {
     Move move;
-    move.step.kind = Route::Kind(Route::mix_1 + read_.size());
+    move.step.code = Route::mix_1 + int(read_.size());
     move.step.terms = std::move(terms);
     for (size_t i = 0; i < read_.size(); ++i) {
       const size_t slot = find_slot([&](int id) { return id == read_[i]; });
@@ -75,36 +87,20 @@ class Bits {
     moves_.push_back(std::move(move));
   }
 
-  /// Exchanges and sorts until lanes are as they are written. A sort does not split bytes.
+  /// Exchanges and sorts until lanes are as they are written. Without a sort it may take fewer moves.
   void bring_lanes() {
-    if (lane_[0] != wanted_[0]) {
-      const auto lane = size_t(std::find(lane_.begin(), lane_.end(), wanted_[0]) - lane_.begin());
-      if (lane < lane_.size()) {
-        const size_t slot = find_slot([&](int id) { return has(wanted_, id); });
-        exchange(lane, slot < slot_.size() ? slot : 0);
-      }
-      exchange(0, find_slot([&](int id) { return id == wanted_[0]; }));
-    }
-    for (const bool own : {true, false})  // first those whose own lane is free
-      for (size_t slot = 0; slot < slot_.size(); ++slot) {
-        auto lane = size_t(std::find(wanted_.begin(), wanted_.end(), slot_[slot]) - wanted_.begin());
-        if (lane == wanted_.size() || (own && has(wanted_, lane_[lane]))) continue;
-        for (size_t i = 0; has(wanted_, lane_[lane]); ++i) lane = i;
-        exchange(lane, slot);
-      }
-    const size_t top = lane_.size() - 1;
-    if (size_t(form_.sorted_bits) < top && lane_[top] != wanted_[top]) {
-      Ids below = lane_;
-      std::swap(*std::find(below.begin(), below.end(), wanted_[top]), below[top - 1]);
-      sort(below);
-      std::swap(lane_[top], lane_[top - 1]);
-      moves_.emplace_back().step.kind = Route::swap;
-    }
-    sort(wanted_);
+    Bits other = *this;
+    other.exchange_lanes();
+    if (form_.sorted_bits > 0) sort_lanes();
+    if (form_.sorted_bits > 0 && moves_.size() <= other.moves_.size()) return;
+    lane_ = other.lane_;
+    slot_ = other.slot_;
+    moves_ = std::move(other.moves_);
   }
 
-  /// The moves in passes, each with as many as fit into a group.
-  std::vector<Route::Pass> passes() const {
+  /// The moves in passes, each with as many as fit into a group. from, to: what the first pass reads and the last one
+  /// writes.
+  std::vector<Route::Pass> passes(const Steps& from, const Steps& to) const {
     std::vector<Route::Pass> out;
     std::vector<std::vector<Move>> parts(1);
     Ids slots;
@@ -112,7 +108,7 @@ class Bits {
       Ids both = slots;
       for (const int slot : move.slots)
         if (!has(both, slot)) both.push_back(slot);
-      if (both.size() > Route::most_slots) {
+      if (both.size() > most_slots_) {
         parts.emplace_back();
         both = move.slots;
       }
@@ -121,23 +117,29 @@ class Bits {
     }
     for (size_t i = 0; i < parts.size(); ++i) {
       const bool last = i + 1 == parts.size();
-      out.push_back(pass(parts[i], last ? slot_ : loaded_, last ? &Bit::to : &Bit::from));
+      const Ids slots = group_slots(parts[i], last ? slot_ : loaded_, last ? &Bit::to : &Bit::from);
+      out.push_back(pass(parts[i], slots));
+      out.back().from = places(slots, i == 0 ? from : inner());
+      out.back().to = places(slots, last ? to : inner());
     }
     return out;
   }
 
-  /// The block's pieces on one side, as its bits are placed now. No piece is longer than a vector.
-  Route::Pieces pieces(int64_t Bit::*side) const {
-    std::vector<int64_t> steps;
-    for (const Ids& ids : {lane_, slot_})
-      for (const int id : ids) steps.push_back(all_[size_t(id)].*side / 2);
-    Route::Pieces out;
-    if (all_[size_t(lane_[0])].*side != 1) return out;  // bytes are split
-    steps.erase(steps.begin());
-    out.bytes = 1;
-    for (size_t i = 0; i + 1 < lane_.size() && steps[i] == out.bytes; ++i) out.bytes *= 2;
-    const std::vector<int64_t> places = sums_of(steps);
-    for (size_t at = 0; at < places.size(); at += size_t(out.bytes)) out.at.push_back(places[at]);
+  /// The steps in memory, as bits are placed now.
+  Steps steps(int64_t Bit::*side) const {
+    Steps out;
+    const auto step = [&](int id) { return all_[size_t(id)].*side; };
+    if (step(lane_[0]) != 1) return out;
+    size_t i = 1;
+    for (out.bytes = 1; i < lane_.size() && step(lane_[i]) == out.bytes * 2; ++i) out.bytes *= 2;
+    for (; i < lane_.size(); ++i) out.piece.push_back(step(lane_[i]) / 2);
+    for (const int id : slot_) out.slot.push_back(step(id) / 2);
+    return out;
+  }
+  /// The steps of a buffer, where vectors follow one another.
+  Steps inner() const {
+    Steps out{form_.bytes(), {}, {}};
+    for (size_t i = 0; i < slot_.size(); ++i) out.slot.push_back(int64_t(form_.bytes()) << i);
     return out;
   }
 
@@ -180,17 +182,60 @@ class Bits {
     return size_t(std::find_if(slot_.begin(), slot_.end(), fits) - slot_.begin());
   }
 
+  /// Each exchange brings a bit to its own lane, except those that open a cycle of lanes.
+  void exchange_lanes() {
+    for (size_t last = 0;;) {
+      size_t slot = find_slot([&](int id) { return has(wanted_, id); });
+      auto lane = size_t(std::mismatch(lane_.begin(), lane_.end(), wanted_.begin()).first - lane_.begin());
+      if (lane == lane_.size()) return;
+      if (slot == slot_.size())
+        slot = last;
+      else
+        lane = size_t(std::find(wanted_.begin(), wanted_.end(), slot_[slot]) - wanted_.begin());
+      exchange(lane, slot);
+      last = slot;
+    }
+  }
+
+  /// A sort does not split bytes.
+  void sort_lanes() {
+    if (lane_[0] != wanted_[0]) {
+      const auto lane = size_t(std::find(lane_.begin(), lane_.end(), wanted_[0]) - lane_.begin());
+      if (lane < lane_.size()) {
+        const size_t slot = find_slot([&](int id) { return has(wanted_, id); });
+        exchange(lane, slot < slot_.size() ? slot : 0);
+      }
+      exchange(0, find_slot([&](int id) { return id == wanted_[0]; }));
+    }
+    for (const bool own : {true, false})  // first those whose own lane is free
+      for (size_t slot = 0; slot < slot_.size(); ++slot) {
+        auto lane = size_t(std::find(wanted_.begin(), wanted_.end(), slot_[slot]) - wanted_.begin());
+        if (lane == wanted_.size() || (own && has(wanted_, lane_[lane]))) continue;
+        for (size_t i = 0; has(wanted_, lane_[lane]); ++i) lane = i;
+        exchange(lane, slot);
+      }
+    const size_t top = lane_.size() - 1;
+    if (size_t(form_.sorted_bits) < top && lane_[top] != wanted_[top]) {
+      Ids below = lane_;
+      std::swap(*std::find(below.begin(), below.end(), wanted_[top]), below[top - 1]);
+      sort(below);
+      std::swap(lane_[top], lane_[top - 1]);
+      moves_.emplace_back().step.code = Route::swap;
+    }
+    sort(wanted_);
+  }
+
   void exchange(size_t lane, size_t slot) {
     std::swap(lane_[lane], slot_[slot]);
     Move& move = moves_.emplace_back();
-    move.step.lane = int(lane);
+    move.step.code = int(lane) * Route::most_slots;
     move.slots = {int(slot)};
   }
 
   void sort(const Ids& lanes) {
     if (lane_ == lanes) return;
     Move& move = moves_.emplace_back();
-    move.step.kind = Route::sort;
+    move.step.code = Route::sort;
     for (size_t i = 0; i < 64; ++i)
       for (size_t k = 1; k < lane_.size(); ++k) {
         const auto now = std::find(lanes.begin(), lanes.end(), lane_[k]) - lanes.begin() - 1;
@@ -199,16 +244,17 @@ class Bits {
     lane_ = lanes;
   }
 
-  /// A pass of these moves. Slots that no move needs are those that are nearest in memory on `side`; the nearest is
-  /// the last, because run_route.h stores vectors that differ in it after one another. ids: what is in the slots there.
-  Route::Pass pass(const std::vector<Move>& moves, const Ids& ids, int64_t Bit::*side) const {
+  /// The slots of the groups of a pass with these moves. Slots that no move needs are those that are nearest in memory
+  /// on `side`; the nearest is the last, because run_route.h stores vectors that differ in it after one another. ids:
+  /// what is in the slots there.
+  Ids group_slots(const std::vector<Move>& moves, const Ids& ids, int64_t Bit::*side) const {
     Ids slots, others(slot_.size());
     const auto add = [&](const Ids& more) {
       for (const int slot : more)
-        if (slots.size() < Route::most_slots && !has(slots, slot)) slots.push_back(slot);
+        if (slots.size() < most_slots_ && !has(slots, slot)) slots.push_back(slot);
     };
     for (const Move& move : moves)
-      if (move.step.kind >= Route::mix_1) add(move.slots);  // planes are told apart by the lowest bits
+      if (move.step.code >= Route::mix_1) add(move.slots);  // planes are told apart by the lowest bits
     const auto planes = int64_t(slots.size());
     for (const Move& move : moves) add(move.slots);
     std::iota(others.begin(), others.end(), 0);
@@ -217,24 +263,36 @@ class Bits {
     add(others);
     const auto nearest = std::find(slots.begin() + planes, slots.end(), others.empty() ? 0 : others[0]);
     if (nearest != slots.end()) std::rotate(nearest, nearest + 1, slots.end());
+    return slots;
+  }
+
+  static Route::Pass pass(const std::vector<Move>& moves, const Ids& slots) {
     Route::Pass out;
     out.slots = int(slots.size());
-    std::vector<int64_t> steps;
-    for (const int slot : slots) steps.push_back(int64_t(1) << slot);
-    const std::vector<int64_t> at = sums_of(steps);
-    std::copy(at.begin(), at.end(), out.at.begin());
-    out.mask = int(at.back());
     for (const Move& move : moves) {
       out.steps.push_back(move.step);
-      if (move.step.kind == Route::exchange_0)
-        out.steps.back().kind = Route::Kind(std::find(slots.begin(), slots.end(), move.slots[0]) - slots.begin());
+      if (move.step.code < Route::sort)
+        out.steps.back().code += int(std::find(slots.begin(), slots.end(), move.slots[0]) - slots.begin());
     }
+    return out;
+  }
+
+  Route::Places places(const Ids& slots, const Steps& steps) const {
+    Route::Places out;
+    out.pieces = form_.bytes() / steps.bytes;
+    std::copy(steps.piece.begin(), steps.piece.end(), out.piece.begin());
+    for (size_t i = 0; i < slots.size(); ++i) out.slot[i] = steps.slot[size_t(slots[i])];
+    std::vector<int64_t> others;
+    for (int slot = 0; slot < int(slot_.size()); ++slot)
+      if (!has(slots, slot)) others.push_back(steps.slot[size_t(slot)]);
+    out.groups = sums_of(others);
     return out;
   }
 
   const std::vector<Bit>& all_;
   const Ids read_, written_;
   const VectorForm form_;
+  const size_t most_slots_;  // of a group
   Ids block_, lane_, slot_;
   Ids wanted_, loaded_;  // the lanes of the written vectors, and the slots of those that are read
   std::vector<Move> moves_;
@@ -275,16 +333,36 @@ std::vector<Route::Block> blocks_of(const Numbers& n, const Ids& block, bool pac
   return blocks;
 }
 
+/// The places of all pieces of a block.
+Route::Pieces pieces_of(const Steps& steps) {
+  std::vector<int64_t> all = steps.piece;
+  all.insert(all.end(), steps.slot.begin(), steps.slot.end());
+  return {steps.bytes, sums_of(all)};
+}
+
+/// Lists the lines that a block reads; some are repeated, so that groups have the same number. If blocks share lines,
+/// those that begin with a line ask for it.
+void find_lines(Route& route, const std::vector<int64_t>& pieces) {
+  for (const int64_t at : pieces)
+    if (std::find(route.lines.begin(), route.lines.end(), at / 64 * 64) == route.lines.end())
+      route.lines.push_back(at / 64 * 64);
+  route.shared_lines = int64_t(route.lines.size()) * 64 > route.bytes;
+  const size_t groups = route.passes.front().from.groups.size();
+  route.group_lines = int64_t((route.lines.size() + groups - 1) / groups);
+  route.lines.resize(groups * size_t(route.group_lines), route.lines.back());
+}
+
 /// Whether each group of the last pass writes whole cache lines.
 bool are_whole_lines(const Route& route, VectorForm form) {
-  if (route.to.bytes < form.bytes()) return false;
   const Route::Pass& last = route.passes.back();
+  if (last.to.pieces > 1 || !route.to.at.empty()) return false;
   for (const Route::Block& b : route.blocks)
     if (b.to % 64) return false;
-  const int vectors = 64 / form.bytes();
-  std::vector<int64_t> at;
-  for (int v = 0; v < 1 << last.slots; ++v) at.push_back(route.to.at[size_t(last.at[size_t(v)])]);
+  for (const int64_t at : last.to.groups)
+    if (at % 64) return false;
+  std::vector<int64_t> at = sums_of({last.to.slot.begin(), last.to.slot.begin() + last.slots});
   std::sort(at.begin(), at.end());
+  const int vectors = 64 / form.bytes();
   for (size_t v = 0; v < at.size(); ++v)
     if (at[v] % 64 != int64_t(v % size_t(vectors)) * form.bytes()) return false;
   return at.size() % size_t(vectors) == 0;
@@ -298,18 +376,21 @@ std::optional<Route> find_route(const ModeLayout& layout, const Numbers& n, Vect
   if (!bits.place()) return std::nullopt;
   Route route;
   route.bytes = bits.bytes();
-  route.inner.bytes = form.bytes();
-  for (int at = 0; at < route.bytes; at += form.bytes()) route.inner.at.push_back(at);
   route.row = layout.storage.b;
-  route.from = bits.pieces(&Bit::from);
+  const Steps from = bits.steps(&Bit::from);
   bits.bring_planes();
   if (n.mixes) bits.mix(terms_of(layout, n, packing));
   bits.bring_lanes();
-  route.passes = bits.passes();
-  route.to = bits.pieces(&Bit::to);
-  if (route.from.bytes < least_piece || route.to.bytes < least_piece) return std::nullopt;
+  const Steps to = bits.steps(&Bit::to);
+  if (from.bytes < least_piece || to.bytes < least_piece) return std::nullopt;
+  const bool gathers = from.bytes < Route::least_load, scatters = to.bytes < Route::least_load;
+  route.passes = bits.passes(gathers ? bits.inner() : from, scatters ? bits.inner() : to);
+  if (gathers) route.from = pieces_of(from);
+  if (scatters) route.to = pieces_of(to);
+  find_lines(route, pieces_of(from).at);
   route.blocks = blocks_of(n, bits.block(), packing);
-  route.past_caches = layout.storage.n * layout.storage.b >= least_past && are_whole_lines(route, form);
+  route.past_caches =
+      form.passes_caches && layout.storage.n * layout.storage.b >= least_past && are_whole_lines(route, form);
   return route;
 }
 
@@ -317,7 +398,7 @@ std::optional<Route> find_route(const ModeLayout& layout, const Numbers& n, Vect
 
 std::optional<Routes> find_routes(const ModeLayout& layout, int64_t tiles, VectorForm form) {
   const auto numbers = numbers_of(layout, tiles);
-  if (!numbers) return std::nullopt;
+  if (!numbers || (numbers->mixes && !form.mixes)) return std::nullopt;
   auto pack = find_route(layout, *numbers, form, true);
   auto unpack = find_route(layout, *numbers, form, false);
   if (!pack || !unpack) return std::nullopt;

@@ -13,11 +13,13 @@
 // If the bits of units move otherwise than by nibbles, the bits that number a unit's bytes are moved to slots first.
 // Then each vector is a plane, and bits move between bytes of a unit by operations on whole planes.
 //
-// The idea is that of "linear layouts" (Triton; Zhou et al., arXiv:2505.23819): a layout maps the bits of a place to
-// bits of lanes and registers, and a conversion is a product of exchanges. Used here: the split into lanes and slots,
-// and exchanges of one bit each. Different: a place is a sum of digits, so a count need not be a power of two (other
-// factors number blocks); steps are fixed distances in memory, not vectors over GF(2), so there is no XOR; and the bits
-// within a byte are part of the layout.
+// The idea comes from Triton's "Linear Layouts" (Zhou et al., arXiv:2505.23819). There a layout is a matrix over F2
+// that maps the bits of the numbers of a register, a lane and a warp to the bits of a place. A conversion inverts one
+// matrix and multiplies by another; it exchanges registers between lanes if it can, else it writes to swizzled shared
+// memory. Used here: a conversion depends on bits only, some of which number lanes and some vectors, and it is a
+// product of exchanges. Different: places are sums of digits, so a count need not be a power of two (other factors
+// number blocks); a bit moves by a distance in memory, so there is no XOR and no matrix to invert; and bits of a byte
+// move, too.
 #pragma once
 
 #include <array>
@@ -31,15 +33,19 @@
 namespace mxfp4 {
 
 /// The form of a driver's vectors: 1 << lane_bits bytes. The lowest `sorted_bits` lane bits can change places within a
-/// vector, and the highest lane bit with the bit below it.
+/// vector, and the highest lane bit with the bit below it. sorted_bits 0: lanes change places by exchanges only.
 struct VectorForm {
   int lane_bits = 0, sorted_bits = 0;
+  bool mixes = true;          // has split() and add()
+  bool passes_caches = true;  // has past()
+  int slots = 3;              // of a group: its vectors stay in registers
   constexpr int bytes() const { return 1 << lane_bits; }
 };
 
 struct Route {
   static constexpr int most_bytes = 8192;  // of a block: two of them are in the first cache
-  static constexpr int most_slots = 3;     // of a group: its vectors stay in registers
+  static constexpr int least_load = 16;    // bytes of a piece; shorter pieces are copied
+  static constexpr int most_slots = 4;     // of a group
 
   /// The bits that one plane adds to another: a matrix over GF(2) in the form of gf2p8affineqb, and its results for
   /// both nibbles. used: bit h is set if nibble h adds any.
@@ -48,24 +54,31 @@ struct Route {
     int used = 0;
     std::array<std::array<uint8_t, 16>, 2> nibble = {};
   };
-  enum Kind { exchange_0, exchange_1, exchange_2, sort, swap, mix_1, mix_2, mix_4, mix_8 };
-  /// exchange_S: bit `lane` of the lane (0: the nibble, 1 and up: the byte) and bit S of the vector's number change
-  /// places. sort: byte i is byte index[i].
-  /// swap: the two highest lane bits change places. mix_P: term j * P + i says what plane i adds to plane j; the lowest
-  /// bits of a vector's number tell its plane.
+  enum Code { sort = 64, swap, mix_1, mix_2, mix_4, mix_8 };
+  /// Less than 64: bit `code / most_slots` of the lane (0: the nibble, 1 and up: the byte) and bit `code % most_slots`
+  /// of the vector's number in its group change places. sort: byte i is byte index[i]. swap: the two highest lane bits
+  /// change places. mix_P: term j * P + i says what plane i adds to plane j; the lowest bits of a vector's number tell
+  /// its plane.
   struct Step {
-    Kind kind;
-    int lane = 0;
+    int code = 0;
     alignas(64) std::array<uint8_t, 64> index = {};
     std::vector<Term> terms = {};
   };
-  /// Steps that run in registers on a group: the vectors i + at[0], i + at[1], .. for each i without the bits `mask`.
-  struct Pass {
-    int slots = 0, mask = 0;
-    std::array<int, 1 << most_slots> at = {};
-    std::vector<Step> steps;
+  /// Where a pass reads or writes: the first piece of each group, and how far each bit of a vector's number in its
+  /// group and of a piece's number in its vector moves.
+  struct Places {
+    int pieces = 1;  // of a vector
+    std::array<int64_t, most_slots> slot = {};
+    std::array<int64_t, 2> piece = {};
+    std::vector<int64_t> groups;
   };
-  /// The places of a block's pieces in memory, from its first byte: pieces of `bytes` bytes, in the order of vectors.
+  /// Steps that run in registers on groups of 1 << slots vectors.
+  struct Pass {
+    int slots = 0;
+    std::vector<Step> steps;
+    Places from, to;
+  };
+  /// The places of short pieces from a block's first byte, in the order of vectors.
   struct Pieces {
     int bytes = 0;
     std::vector<int64_t> at;
@@ -74,9 +87,12 @@ struct Route {
     int64_t from, to;  // its begin in the strip and in the packed strip, or the reverse
   };
 
-  int bytes = 0;  // of a block
-  Pieces from, inner, to;
+  int bytes = 0;    // of a block
+  Pieces from, to;  // in memory, if they are copied: the passes work in a buffer
   std::vector<Pass> passes;
+  std::vector<int64_t> lines;  // of the cache that a block reads, the same number for each group of the first pass
+  int64_t group_lines = 0;
+  bool shared_lines = false;  // blocks share them
   std::vector<Block> blocks;  // in the order of the packed bytes
   bool past_caches = false;   // writes are whole cache lines, so they may bypass the caches
   int64_t row = 0;            // bytes of the strip's rows

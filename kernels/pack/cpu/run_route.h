@@ -7,13 +7,13 @@
 //       load(bytes), store(bytes, vector)
 //       past(bytes, vector)                 a store past the caches, at a multiple of the vector's bytes
 //       end_past()                          after such stores
-//       join(bytes, at, pieces), part(bytes, at, pieces, vector)    load and store in pieces of 16 or 32 bytes
-//       with_exchange(lane, use)            use(exchange): exchange(a, b) exchanges a bit of the lane with the choice
-//       of
-//                                           vector: a[i + bit] and b[i]. lane 0: the nibble, 1: bit 0 of the byte, ..
+//       join(bytes, step, pieces), part(bytes, step, pieces, vector)    load and store in pieces of 16 or 32 bytes;
+//                                           bit i of a piece's number moves it by step[i]
+//       exchange<lane>(a, b)                exchanges a bit of the lane with the choice of vector: a[i + bit] and b[i].
+//                                           lane 0: the nibble, 1: bit 0 of the byte, ..
 //       sorted(vector, index)               byte i is byte index[i]
 //       swapped(vector)                     the two highest bits of the lane exchanged, if `form` needs it
-//       split(vector), add(sum, split, term)    sum + term * vector, of each byte
+//       split(vector), add(sum, split, term, used)    sum + term * vector, of each byte
 //     };
 #pragma once
 
@@ -56,48 +56,24 @@ template <int n, class Use>
   (std::make_integer_sequence<int, n>());
 }
 
-/// Memory that a pass reads or writes. Members have 8 bytes each, since a copy of smaller ones would wait for them.
-struct Side {
-  uint8_t* bytes;
-  const int64_t* at;
-  int64_t pieces = 1;  // of a vector
-  int64_t past = 0;    // stores bypass the caches
-  int64_t ahead = 0;   // the distance of bytes to prefetch
+/// Vectors i and i + (1 << slot) of 1 << slots.
+template <class V, int slots, int slot, int lane>
+[[gnu::always_inline]] inline void exchange(typename V::Vector (&x)[1 << slots]) {
+  if constexpr (slot < slots)
+    unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) {
+      if constexpr ((i >> slot & 1) == 0) V::template exchange<lane>(x[i], x[i + (1 << slot)]);
+    });
+}
+
+/// Bit h is set if a term uses nibble h.
+struct Used {
+  [[gnu::always_inline]] int operator()(int, const Route::Term& term) const { return term.used; }
 };
 
-template <class V>
-[[gnu::always_inline]] inline typename V::Vector load(const Side& from, int i) {
-  if (from.ahead) __builtin_prefetch(from.bytes + from.ahead + from.at[i * from.pieces]);
-  return from.pieces == 1 ? V::load(from.bytes + from.at[i])
-                          : V::join(from.bytes, from.at + i * from.pieces, from.pieces);
-}
-
-template <class V>
-[[gnu::always_inline]] inline void store(const Side& to, int i, typename V::Vector x) {
-  if (to.past)
-    V::past(to.bytes + to.at[i], x);
-  else if (to.pieces == 1)
-    V::store(to.bytes + to.at[i], x);
-  else
-    V::part(to.bytes, to.at + i * to.pieces, to.pieces, x);
-}
-
-/// Vectors i and i + (1 << slot) of 1 << slots.
-template <class V, int slots, int slot>
-[[gnu::always_inline]] inline void exchange(typename V::Vector (&x)[1 << slots], int lane) {
-  if constexpr (slot < slots)
-    V::with_exchange(
-        lane, [&](auto exchange) __attribute__((always_inline)) {
-          unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) {
-            if constexpr ((i >> slot & 1) == 0) exchange(x[i], x[i + (1 << slot)]);
-          });
-        });
-}
-
-template <class V, int slots, int bits>
-[[gnu::always_inline]] inline void mix(typename V::Vector (&x)[1 << slots], const Route::Term* terms) {
+template <class V, int slots, int bits, class Uses = Used>
+[[gnu::always_inline]] inline void mix(typename V::Vector (&x)[1 << slots], const Route::Term* terms, Uses uses = {}) {
   constexpr int planes = 1 << bits;
-  if constexpr (bits <= slots)
+  if constexpr (V::form.mixes && bits <= slots)
     unrolled<1 << (slots - bits)>([&](auto group) __attribute__((always_inline)) {
       constexpr int first = group * planes;
       typename V::Split from[planes];
@@ -105,22 +81,23 @@ template <class V, int slots, int bits>
       unrolled<planes>([&](auto to) __attribute__((always_inline)) {
         typename V::Vector sum = {};
         unrolled<planes>([&](auto i) __attribute__((always_inline)) {
-          if (const Route::Term& term = terms[to * planes + i]; term.used) sum = V::add(sum, from[i], term);
+          const Route::Term& term = terms[to * planes + i];
+          if (const int used = uses(to * planes + i, term)) sum = V::add(sum, from[i], term, used);
         });
         x[first + to] = sum;
       });
     });
 }
 
+/// One jump to a step's code. The compiler makes a table of the jumps to exchanges.
 template <class V, int slots>
 [[gnu::always_inline]] inline void run_step(const Route::Step& step, typename V::Vector (&x)[1 << slots]) {
-  switch (step.kind) {
-    case Route::exchange_0:
-      return exchange<V, slots, 0>(x, step.lane);
-    case Route::exchange_1:
-      return exchange<V, slots, 1>(x, step.lane);
-    case Route::exchange_2:
-      return exchange<V, slots, 2>(x, step.lane);
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    constexpr int most = Route::most_slots;
+    (void)((step.code == i && (exchange<V, slots, i % most, i / most>(x), true)) || ...);
+  }
+  (std::make_integer_sequence<int, Route::most_slots*(V::form.lane_bits + 1)>());
+  switch (step.code) {
     case Route::sort:
       return unrolled<1 << slots>([&](auto i) { x[i] = V::sorted(x[i], step.index.data()); });
     case Route::swap:
@@ -136,33 +113,77 @@ template <class V, int slots>
   }
 }
 
+/// Where a pass reads and writes.
+struct Sides {
+  const uint8_t* from;
+  uint8_t* to;
+  const uint8_t* ahead;  // of the block whose lines are asked for; null: none
+  const int64_t* lines;  // of the block, each group's after one another
+  int64_t group_lines;
+  bool past;  // stores bypass the caches
+};
+
+/// Calls use(vector's number, its address) for each vector of a group, in the order of the reversed bits of the number:
+/// those that differ in the last bit are next to each other in memory.
+template <int slots, int bit = 0, int v = 0, class Byte, class Slots, class Use>
+[[gnu::always_inline]] inline void each_vector(Byte* at, const Slots& slot, Use use) {
+  if constexpr (bit == slots) {
+    use(std::integral_constant<int, v>(), at);
+  } else {
+    each_vector<slots, bit + 1, v>(at, slot, use);
+    each_vector<slots, bit + 1, v + (1 << bit)>(at + slot[bit], slot, use);
+  }
+}
+
 template <class V, int slots>
-void run_pass(int vectors, const Route::Pass& pass, Side from, Side to) {
-  const int mask = pass.mask;
+void run_pass(const Route::Pass& pass, Sides s) {
+  const Route::Places &from = pass.from, &to = pass.to;
+  const auto from_slot = from.slot, to_slot = to.slot;
   const Route::Step *const begin = pass.steps.data(), *const end = begin + pass.steps.size();
-  for (int i = 0; i < vectors; i = ((i | mask) + 1) & ~mask) {
+  const int64_t *from_group = from.groups.data(),
+                *to_group = to.groups.data(), *const last = from_group + from.groups.size();
+  const bool whole = from.pieces == 1, wholly = to.pieces == 1;
+  for (; from_group != last; ++from_group, ++to_group) {
+    if (s.ahead)
+      for (int64_t i = 0; i < s.group_lines; ++i) __builtin_prefetch(s.ahead + *s.lines++);
     typename V::Vector x[1 << slots];
-    unrolled<1 << slots>([&](auto v) { x[v] = load<V>(from, i + pass.at[v]); });
+    if (whole)
+      each_vector<slots>(
+          s.from + *from_group,
+          from_slot, [&](auto v, const uint8_t* at) __attribute__((always_inline)) { x[v] = V::load(at); });
+    else
+      each_vector<slots>(
+          s.from + *from_group, from_slot, [&](auto v, const uint8_t* at) __attribute__((always_inline)) {
+            x[v] = V::join(at, from.piece.data(), from.pieces);
+          });
     for (const Route::Step* step = begin; step != end; ++step) run_step<V, slots>(*step, x);
-    unrolled<1 << slots>([&](auto v) {  // in the order of their reversed bits
-      constexpr int at = slots < 2 ? v : slots == 2 ? v / 2 + v % 2 * 2 : v / 4 + v / 2 % 2 * 2 + v % 2 * 4;
-      store<V>(to, i + pass.at[at], x[at]);
-    });
+    if (s.past)
+      each_vector<slots>(
+          s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) { V::past(at, x[v]); });
+    else if (wholly)
+      each_vector<slots>(
+          s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) { V::store(at, x[v]); });
+    else
+      each_vector<slots>(
+          s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) {
+            V::part(at, to.piece.data(), to.pieces, x[v]);
+          });
   }
 }
 
 template <class V>
-void run_pass(const Route& p, const Route::Pass& pass, Side from, Side to) {
-  const int vectors = p.bytes / V::form.bytes();
+void run_pass(const Route::Pass& pass, const Sides& sides) {
   switch (pass.slots) {
     case 0:
-      return run_pass<V, 0>(vectors, pass, from, to);
+      return run_pass<V, 0>(pass, sides);
     case 1:
-      return run_pass<V, 1>(vectors, pass, from, to);
+      return run_pass<V, 1>(pass, sides);
     case 2:
-      return run_pass<V, 2>(vectors, pass, from, to);
+      return run_pass<V, 2>(pass, sides);
+    case 3:
+      return run_pass<V, 3>(pass, sides);
     default:
-      return run_pass<V, 3>(vectors, pass, from, to);
+      return run_pass<V, V::form.slots>(pass, sides);
   }
 }
 
@@ -178,27 +199,33 @@ void each_piece(const Route::Pieces& pieces, Copy copy) {
     all(std::integral_constant<int, 8>());
 }
 
-constexpr int least_load = 16;
 constexpr int ahead_bytes = 4096;
 
 template <class V>
 void run_route(const Route& p, const uint8_t* from, uint8_t* to, bool past, const Rows& next) {
   alignas(64) uint8_t first[Route::most_bytes], second[Route::most_bytes];
   past = past && p.past_caches && reinterpret_cast<uintptr_t>(to) % 64 == 0;
-  const bool gathers = p.from.bytes < least_load, scatters = p.to.bytes < least_load;
+  const bool gathers = !p.from.at.empty(), scatters = !p.to.at.empty();
   const size_t last = p.passes.size() - 1, far = size_t(ahead_bytes / p.bytes);
   StripAhead ahead(next, p.row);
   for (size_t i = 0; i < p.blocks.size(); ++i) {
     const Route::Block& b = p.blocks[i];
     ahead.ask(next.data ? p.bytes / 64 : 0);
-    Side source{first, p.inner.at.data()}, inner = source, target{second, p.inner.at.data()};
     if (gathers)
       each_piece(p.from, [&](int64_t at, int64_t place, auto n) { std::memcpy(first + at, from + b.from + place, n); });
-    else  // nothing is stored there
-      source = {const_cast<uint8_t*>(from) + b.from, p.from.at.data(), V::form.bytes() / p.from.bytes, 0,
-                i + far < p.blocks.size() ? p.blocks[i + far].from - b.from : 0};
-    if (!scatters) target = {to + b.to, p.to.at.data(), V::form.bytes() / p.to.bytes, past};
-    for (size_t k = 0; k <= last; ++k) run_pass<V>(p, p.passes[k], k == 0 ? source : inner, k == last ? target : inner);
+    for (size_t k = 0; k <= last; ++k) {
+      Sides sides{first, k == last ? second : first, nullptr, p.lines.data(), p.group_lines, false};
+      if (k == 0 && !gathers) {
+        sides.from = from + b.from;
+        if (i + far < p.blocks.size() && !(p.shared_lines && p.blocks[i + far].from % 64))
+          sides.ahead = from + p.blocks[i + far].from;
+      }
+      if (k == last && !scatters) {
+        sides.to = to + b.to;
+        sides.past = past;
+      }
+      run_pass<V>(p.passes[k], sides);
+    }
     if (scatters)
       each_piece(p.to, [&](int64_t at, int64_t place, auto n) { std::memcpy(to + b.to + place, second + at, n); });
   }

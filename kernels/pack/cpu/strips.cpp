@@ -9,6 +9,8 @@ namespace {
 
 constexpr int64_t enough = 32 << 10;  // bytes of a strip, if enough rows of tiles are stored alike
 
+constexpr int64_t long_run = 64;  // bytes; the C library's memcpy is faster unless a route bypasses the caches
+
 /// Whether every group of `tiles` rows of tiles is stored like the first group.
 bool are_alike(const std::vector<int64_t>& down, size_t tiles) {
   for (size_t i = tiles; i < down.size(); ++i)
@@ -35,6 +37,7 @@ bool is_in_order(const ModeLayout& layout) {
 Strips::Strips(const ModeLayout& layout, const Driver& driver)
     : layout_(layout), driver_(driver), tiles_(tiles_together(layout)), is_plain_(is_in_order(layout)) {
   if (driver.run_route && !is_plain_) routes_ = find_routes(layout, tiles_, driver.vectors);
+  if (layout.runs && layout.unit >= long_run && routes_ && !routes_->pack.past_caches) routes_.reset();
   const int64_t row = layout.storage.b;
   for (const auto& p : layout.from) from_.push_back(p.row * row + p.byte);
   if (layout.runs) return;

@@ -123,28 +123,38 @@ TEST_CASE("every driver packs and unpacks layouts of random digits as these say,
 TEST_CASE("a route has the exchanges that are drawn in route.h") {
   const Shape s = {5888, 1536};
   const auto routes = [&](const Modes& modes) { return find_routes(ModeLayout(s, modes), 1, {6, 6}); };
-  const auto kinds = [](const Route& route) {
+  constexpr int slots = Route::most_slots;
+  const auto codes = [](const Route& route) {
     std::vector<int> all;
     for (const Route::Pass& pass : route.passes)
-      for (const Route::Step& step : pass.steps) all.push_back(step.kind);
+      for (const Route::Step& step : pass.steps) all.push_back(step.code);
     return all;
   };
   const auto marlin = routes(modes_of(MarlinCodes{}, s));
   REQUIRE(marlin);
-  CHECK(marlin->pack.from.bytes == 64);  // the driver reads and writes whole cache lines
+  CHECK(marlin->pack.passes[0].from.pieces == 1);  // the driver reads and writes whole cache lines
+  CHECK(marlin->pack.from.at.empty());
   CHECK(marlin->pack.past_caches);
   CHECK(marlin->pack.passes.size() == 1);
-  CHECK(kinds(marlin->pack) == std::vector<int>{0, 0, 1, 0, 2, Route::sort});
-  const auto lanes = [&](size_t step) { return marlin->pack.passes[0].steps[step].lane; };
-  CHECK(lanes(0) == 3);  // column 8
-  CHECK(lanes(1) == 0);  // the nibble
-  CHECK(kinds(routes(modes_of(FlashinferSm90V2Codes{}, s))->pack)[1] == Route::mix_4);
+  const std::vector<int> exchanges = codes(marlin->pack);
+  REQUIRE(exchanges.size() == 6);
+  CHECK(exchanges[0] == 3 * slots);  // column 8
+  CHECK(exchanges[1] == 0);          // the nibble
+  CHECK(exchanges[2] == 4 * slots + 1);
+  CHECK(exchanges.back() == Route::sort);
+  CHECK(codes(routes(modes_of(FlashinferSm90V2Codes{}, s))->pack)[1] == Route::mix_4);
   const auto transposed = routes({{8, {{0, 1}}}, {5888, {{1, 0}}}, {1536, {{0, 8}}}});
   REQUIRE(transposed);
-  CHECK(kinds(transposed->pack).size() == 6);
+  CHECK(codes(transposed->pack).size() == 6);
   CHECK(transposed->pack.passes.size() == 2);
   CHECK(routes({{4, {{0, 1}}}, {8, {{1, 0}}}, {3072, {{0, 4}}}, {736, {{8, 0}}}}));
   CHECK(routes(modes_of(Plain{}, s)));
+  // Without a sort each exchange but one of a cycle brings a bit to its own lane, and bits of planes are not mixed.
+  const VectorForm words = {4, 0, false};
+  const auto by_words = find_routes(ModeLayout(s, modes_of(MarlinCodes{}, s)), 1, words);
+  REQUIRE(by_words);
+  CHECK(codes(by_words->pack).size() == 5);
+  CHECK(!find_routes(ModeLayout(s, modes_of(FlashinferSm90V2Codes{}, s)), 1, words));
   // Bytes in reverse order.
   CHECK(!routes({{8, {{0, 1}}}, {2, {{0, 8}, {0, 0}}}, {768, {{0, 16}}}, {5888, {{1, 0}}}}));
 }

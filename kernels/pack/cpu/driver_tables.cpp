@@ -1,0 +1,48 @@
+// Vectors of two 64-bit words, for which a compiler finds instructions of any processor. Bits change places by shifts
+// and masks. If the bits of units move otherwise than by nibbles, tables (strips.h) are faster.
+#include <cstring>
+
+#include "kernels/pack/cpu/driver.h"
+#include "kernels/pack/cpu/run_route.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// Those bits of a word whose number does not have the bit `lane`, counted in nibbles.
+constexpr uint64_t without(int lane) { return ~uint64_t(0) / ((uint64_t(1) << (4 << lane)) + 1); }
+
+struct V {
+  using Vector [[gnu::vector_size(16)]] = uint64_t;
+  static constexpr VectorForm form{4, 0, false, false};
+  static Vector load(const uint8_t* p) {
+    Vector x;
+    std::memcpy(&x, p, sizeof(x));
+    return x;
+  }
+  static void store(uint8_t* p, Vector x) { std::memcpy(p, &x, sizeof(x)); }
+  static void past(uint8_t* p, Vector x) { store(p, x); }
+  static void end_past() {}
+  static Vector join(const uint8_t* p, const int64_t*, int64_t) { return load(p); }
+  static void part(uint8_t* p, const int64_t*, int64_t, Vector x) { store(p, x); }
+  template <int lane>
+  [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
+    if constexpr (lane < 4) {
+      const Vector x = ((a >> (4 << lane)) ^ b) & without(lane);
+      b ^= x;
+      a ^= x << (4 << lane);
+    } else {
+      const Vector x = a;
+      a = Vector{x[0], b[0]};
+      b = Vector{x[1], b[1]};
+    }
+  }
+  static Vector sorted(Vector x, const uint8_t*) { return x; }
+  static Vector swapped(Vector x) { return x; }
+};
+
+}  // namespace
+
+constinit const Driver tables_driver = {"tables", [] { return true; }, run_route<V>, V::form};
+
+}  // namespace mxfp4
