@@ -106,18 +106,16 @@ void RemoteSource::check_version(const RemoteFile& file) const {
 }
 
 void RemoteSource::fetch_header(RemoteFile& file) {
-  std::string begin(size_t(length_and_format), '\0');
+  std::string begin;
+  const auto append = [&](int64_t, std::string_view part) { begin += part; };
   const int64_t most = file.bytes < 0 ? length_and_format : std::min(file.bytes, length_and_format);
-  begin.resize(size_t(listing_.client->read(file, 0, most, begin.data())));
+  listing_.client->read(file, 0, most, append);
   check_version(file);
   uint64_t length = 0;
   if (begin.size() >= 8) std::memcpy(&length, begin.data(), 8);
   const bool is_possible = length <= uint64_t(max_header_bytes) && int64_t(length) <= file.bytes - 8;
   const auto here = int64_t(begin.size()), rest = is_possible ? int64_t(length) + 8 - here : 0;
-  if (rest > 0) {
-    begin.resize(size_t(here + rest));
-    listing_.client->read(file, here, rest, begin.data() + here);
-  }
+  if (rest > 0) listing_.client->read(file, here, rest, append);
   create(folder_ + "/" + file.name).write(begin.data(), int64_t(begin.size()), 0);
 }
 

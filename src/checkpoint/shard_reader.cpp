@@ -7,6 +7,12 @@
 
 namespace mxfp4 {
 
+namespace {
+
+constexpr int64_t most_held = 128 << 20;  // of bytes that wait for others: part of the memory of RemoteReader
+
+}  // namespace
+
 ShardReader::ShardReader(const Checkpoint& checkpoint, CacheRoom room)
     : checkpoint_(checkpoint),
       room_(room),
@@ -37,17 +43,36 @@ void ShardReader::read(const TensorRange& r, void* to, const DirectFile::BlockSi
   read(size_t(r.tensor->file), r.in_file(), r.bytes, to, sink);
 }
 
-void ShardReader::expect(std::span<const TensorRange> ranges) const {
-  if (!remote_) return;
-  std::vector<RemoteRange> list;
-  for (const TensorRange& r : ranges) {
-    const auto file = size_t(r.tensor->file);
-    if (!list.empty() && list.back().file == file && list.back().offset + list.back().bytes == r.in_file())
-      list.back().bytes += r.bytes;
-    else
-      list.push_back({file, r.in_file(), r.bytes});
+std::vector<int64_t> ShardReader::expect(const std::vector<std::vector<TensorRange>>& jobs,
+                                         const PublishedList& published) const {
+  if (!remote_) return {};
+  std::vector<std::vector<RemoteRange>> ranges;
+  for (const auto& job : jobs) {
+    auto& list = ranges.emplace_back();
+    for (const TensorRange& r : job) list.push_back({size_t(r.tensor->file), r.in_file(), r.bytes});
   }
-  remote_->expect(list);
+  FetchOrder order = fetch_order(ranges, checkpoint_.shards.size(), most_held);
+  for (size_t i = 0; i < checkpoint_.shards.size(); ++i) {
+    const Shard& shard = checkpoint_.shards[i];
+    const PublishedFile* file = find(published, shard.name);
+    const int64_t begin = 8 + shard.header.bytes;
+    if (!file || !is_whole(order, i, begin, shard.state.bytes)) continue;
+    Digest digest = digest_like(*file, shard.state.bytes);
+    const std::string header = read_text(open_read(shard.path, shard.name));
+    digest.take(header.data(), begin);
+    remote_->hash(i, std::move(digest), begin, file->hash);
+  }
+  remote_->expect(order.ranges);
+  return order.jobs;
+}
+
+bool ShardReader::any_wrong() const { return remote_ && remote_->any_wrong(); }
+
+std::map<std::string, std::string> ShardReader::arrived() const {
+  std::map<std::string, std::string> hashes;
+  if (remote_)
+    for (const auto& [file, hash] : remote_->hashes()) hashes.emplace(checkpoint_.shards[file].name, hash);
+  return hashes;
 }
 
 void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink) const {

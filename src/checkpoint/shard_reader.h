@@ -5,6 +5,7 @@
 #include <span>
 
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/published_list.h"
 #include "src/device/page_cache_map.h"
 #include "src/io/open_files.h"
 #include "src/io/page_cache.h"
@@ -19,9 +20,15 @@ class ShardReader {
   /// room: decides which of the shards' pages stay in the page cache.
   explicit ShardReader(const Checkpoint& checkpoint, CacheRoom room = {});
   ~ShardReader();
-  /// Begins to fetch these ranges from a server, in this order. Each of their bytes is to be read once. Does nothing if
-  /// the shards are local.
-  void expect(std::span<const TensorRange> ranges) const;
+  /// Begins to fetch the ranges that jobs read from a server. Each of their bytes is to be read once. Returns the order
+  /// in which the jobs are to be taken; nothing if the shards are local. Bytes of shards in `published` are hashed as
+  /// they arrive, if all of a shard's bytes are in the ranges, and can arrive in order.
+  std::vector<int64_t> expect(const std::vector<std::vector<TensorRange>>& jobs, const PublishedList& published) const;
+  /// Whether a shard does not have its published hash.
+  bool any_wrong() const;
+  /// The hashes of the shards that were hashed as they arrived: all of them, unless any is wrong. To be called when all
+  /// jobs have read.
+  std::map<std::string, std::string> arrived() const;
   /// Like DirectFile::read.
   void read(const TensorRange& range, void* to, const DirectFile::BlockSink& sink = {}) const;
   /// Reads ranges in order. Adjacent ranges of a shard are read in one call.

@@ -4,6 +4,7 @@
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/checkpoint/published.h"
 #include "src/checkpoint/shard_reader.h"
 #include "src/convert/finished_jobs.h"
 #include "src/convert/job_batches.h"
@@ -51,19 +52,33 @@ void Conversion::run() {
   });
 }
 
-void Conversion::carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress) {
+void Conversion::carry_out(std::vector<std::vector<int64_t>> batches, Progress& progress) {
+  if (const auto order = source_.expect(all_ranges(plan_, batches), published_); !order.empty()) {
+    std::vector<std::vector<int64_t>> given = std::move(batches);
+    batches.clear();
+    for (const int64_t i : order) batches.push_back(std::move(given[size_t(i)]));
+  }
   std::vector<TensorRange> ends = last_ranges(plan_, batches);
   if (hashes_) hashes_->set_jobs(ends);
-  source_.expect(all_ranges(plan_, batches));
   JobOrder order = order_in_source(hashes_ ? std::vector<TensorRange>() : std::move(ends), source_.reader());
   const auto work = [&](Worker& worker, int64_t) {
     const int64_t i = hashes_ ? hashes_->next() : order.next();
-    if (hashes_ && hashes_->any_wrong()) failed_ = true;
+    if (source_.any_wrong() || (hashes_ && hashes_->any_wrong())) failed_ = true;
     carry_out_batch(worker, batches[size_t(i)], progress);
     if (hashes_) hashes_->done(i);
   };
   run_jobs(int64_t(batches.size()), options_.threads, work, devices_);
+  compare_arrived();
   end_hashes();
+}
+
+void Conversion::compare_arrived() {
+  if (failed_ && !source_.any_wrong()) return;  // not all bytes were read
+  for (const auto& [name, is] : source_.arrived()) {
+    compare_published(*find(published_, name), is, problems_);
+    compared_.insert(name);
+  }
+  problems_.throw_if_any();
 }
 
 void Conversion::end_hashes() {

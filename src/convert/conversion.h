@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,10 +55,14 @@ class Conversion {
     others_jobs_ = std::move(jobs);
     others_files_ = std::move(files);
   }
-  /// Requires these hashes of the source's shards. Both arguments must outlive this object.
+  /// Requires these hashes of the source's shards. Both arguments must outlive this object. If the shards are on a
+  /// server, some are compared: see compared().
   void compare_with(const Checkpoint& files, const PublishedList& published) {
-    if (!published.empty()) hashes_.emplace(files, published);
+    if (!files.remote && !published.empty()) hashes_.emplace(files, published);
+    if (files.remote) published_ = published;
   }
+  /// The shards on a server whose hashes run() has compared, because their bytes arrived in order.
+  const std::set<std::string>& compared() const { return compared_; }
   void run();
 
   /// Hashes the bytes that run() has not hashed. Throws Error{input} if a shard does not have its published hash.
@@ -113,7 +118,9 @@ class Conversion {
   uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   /// Carries out all batches. With published hashes, the jobs follow the order of the files; otherwise see JobOrder.
   /// Jobs of a packed source are taken in the order of their numbers.
-  void carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress);
+  void carry_out(std::vector<std::vector<int64_t>> batches, Progress& progress);
+  /// Compares the hashes of shards that arrived from a server.
+  void compare_arrived();
   /// Carries out a batch, in place or job by job.
   void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
   /// Whether pack_in_place() can pack any job, depending on the open files and devices.
@@ -147,6 +154,8 @@ class Conversion {
   OutputDir& out_;
   const Manifest* known_;
   std::optional<SourceHashes> hashes_;
+  PublishedList published_;  // of shards on a server
+  std::set<std::string> compared_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
   std::vector<bool> others_jobs_, others_files_;

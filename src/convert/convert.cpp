@@ -60,7 +60,11 @@ struct Prepared {
 
 Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& backend, int set, Problems& problems) {
   return make_plan(in.checkpoint, in.model, backend,
-                   {.tp_size = options.tp_size, .set = set, .keep_shards = options.link}, problems);
+                   {.tp_size = options.tp_size,
+                    .set = set,
+                    .keep_shards = options.link,
+                    .in_source_order = in.files.remote != nullptr},
+                   problems);
 }
 
 const Backend& read_layout_of(const ConvertOptions& o) {
@@ -246,13 +250,13 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   const bool takes_parts = out.journal().records().contains(parts_taken);
   if (takes_parts && !in.published.empty()) skip_published(options, p.manifest);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
-  if (!takes_parts && !in.files.remote) conversion.compare_with(in.files, in.published);
+  if (!takes_parts) conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
   if (out.committed())
     finish_earlier(options, *in.place, conversion);
   else
     carry_out(options, to, p, out, conversion);
-  if (!takes_parts && !out.committed()) prove_published(options, in, out);
+  if (!takes_parts && !out.committed()) prove_published(options, in, conversion.compared(), out);
   to.end();
   out.commit(manifest_name);
   cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));

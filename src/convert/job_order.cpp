@@ -47,11 +47,11 @@ std::vector<TensorRange> last_ranges(const Plan& plan, const std::vector<std::ve
   return ends;
 }
 
-std::vector<TensorRange> all_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches) {
-  std::vector<TensorRange> ranges;
-  for (const auto& batch : batches)
-    for (const int64_t job : batch)
-      for (const Piece& p : pieces_in(plan, plan.jobs[size_t(job)]).list) ranges.push_back(p.range);
+std::vector<std::vector<TensorRange>> all_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches) {
+  std::vector<std::vector<TensorRange>> ranges(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i)
+    for (const int64_t job : batches[i])
+      for (const Piece& p : pieces_in(plan, plan.jobs[size_t(job)]).list) ranges[i].push_back(p.range);
   return ranges;
 }
 

@@ -49,8 +49,8 @@ class JobOrder {
 /// The last range of each batch of jobs. If it is in the page cache, the other ranges are assumed to be there.
 std::vector<TensorRange> last_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches);
 
-/// The ranges of all batches, in order.
-std::vector<TensorRange> all_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches);
+/// The ranges that each batch reads, in order.
+std::vector<std::vector<TensorRange>> all_ranges(const Plan& plan, const std::vector<std::vector<int64_t>>& batches);
 
 /// ends[i] is the last range of job i. reader: of the source; null: jobs are taken in order.
 JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reader);

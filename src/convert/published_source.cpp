@@ -57,17 +57,20 @@ void check_provable(const Input& in, const Backend& backend) {
       in.files.dir, backend.name);
 }
 
-void prove_published(const ConvertOptions& o, const Input& in, OutputDir& out) {
-  if (!in.files.remote || in.published.empty()) return;
+void prove_published(const ConvertOptions& o, const Input& in, const std::set<std::string>& compared, OutputDir& out) {
+  if (!in.files.remote) return;
+  PublishedList rest;
+  for (const PublishedFile& f : in.published)
+    if (find_shard(in.files, f.name) && !compared.contains(f.name)) rest.push_back(f);
+  if (rest.empty()) return;
+  note(fmt::format("{}: restored from {}, and compared with published hashes", counted(int64_t(rest.size()), "shard"),
+                   printable(o.out)));
   Problems problems;
   const auto packed = open_packed(out.built(), o.out, problems);
   problems.throw_if_any();
   VerifyOptions options;
-  options.out = o.out;
-  options.published = in.published.front().by;
-  options.threads = o.threads;
   options.device = o.device;
-  compare_with_list(options, *packed, in.published, device_for(options, Level::bytes), problems);
+  compare_restored(*packed, rest, o.threads, device_for(options, Level::bytes), problems);
   if (problems.any()) out.keep(false);
   problems.throw_if_any();
 }

@@ -1,6 +1,9 @@
 // convert: which hashes a checkpoint must have, and what is said of them.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "src/checkpoint/published.h"
 
 namespace mxfp4 {
@@ -25,9 +28,10 @@ void skip_published(const ConvertOptions& options, ManifestOptions& manifest);
 /// Refuses to convert a remote checkpoint with published hashes by a lossy backend, whose output cannot restore files.
 void check_provable(const Input& in, const Backend& backend);
 
-/// Compares the published hashes of a remote checkpoint with the files that the written staging directory restores. The
-/// hashes of local files are compared while they are read; a server sends no file in order. Throws Error{input}.
-void prove_published(const ConvertOptions& options, const Input& in, OutputDir& out);
+/// Compares the published hashes of a remote checkpoint's shards with the files that the written staging directory
+/// restores, except for shards whose hashes were `compared` already. Throws Error{input}.
+void prove_published(const ConvertOptions& options, const Input& in, const std::set<std::string>& compared,
+                     OutputDir& out);
 
 /// Throws Error{usage} if a list is given for an output that is to be converted again.
 void refuse_published(const ConvertOptions& options);

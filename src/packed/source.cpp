@@ -25,7 +25,12 @@ class FromShards final : public Source {
   void read(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
     reader_.read(own(pieces.ranges()), to, sink);
   }
-  void expect(const std::vector<TensorRange>& ranges) const override { reader_.expect(own(ranges)); }
+  std::vector<int64_t> expect(std::vector<std::vector<TensorRange>> jobs, const PublishedList& list) const override {
+    for (auto& ranges : jobs) ranges = own(std::move(ranges));
+    return reader_.expect(jobs, list);
+  }
+  bool any_wrong() const override { return reader_.any_wrong(); }
+  std::map<std::string, std::string> arrived() const override { return reader_.arrived(); }
   std::unique_ptr<PageCacheMap> map(Device& device, const Pieces& pieces) const override {
     return by_name_ ? nullptr : reader_.map(device, pieces.ranges());
   }

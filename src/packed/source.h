@@ -1,9 +1,12 @@
 // The source of a conversion's bytes: a checkpoint's shards, or a packed output that is unpacked during the run.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "src/checkpoint/published_list.h"
 #include "src/device/page_cache_map.h"
 #include "src/io/direct_file.h"
 
@@ -22,8 +25,10 @@ class Source {
   virtual ~Source() = default;
   /// Reads the pieces of a job in the checkpoint's form. `sink`: see DirectFile::read.
   virtual void read(Worker& worker, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink = {}) = 0;
-  /// The ranges that the coming reads need, in this order: see ShardReader::expect().
-  virtual void expect(const std::vector<TensorRange>&) const {}
+  /// See ShardReader::expect(), any_wrong() and arrived().
+  virtual std::vector<int64_t> expect(std::vector<std::vector<TensorRange>>, const PublishedList&) const { return {}; }
+  virtual bool any_wrong() const { return false; }
+  virtual std::map<std::string, std::string> arrived() const { return {}; }
   /// Maps the range with all pieces as ShardReader::map does; null if the source has no shards to map.
   virtual std::unique_ptr<PageCacheMap> map(Device&, const Pieces&) const { return nullptr; }
   /// The checkpoint, to look up codes of scales that are 0.0. Null if the output's own conversion has done this.

@@ -3,27 +3,49 @@
 #include <algorithm>
 
 #include "src/plan/canonical.h"
+#include "src/plan/pieces.h"
 
 namespace mxfp4 {
 
 namespace {
 
+/// For each expert, whether its bytes come next after those of the expert before, among all experts of the tensor.
+/// Published files often have expert 10 after expert 1.
+std::vector<bool> follow_in_source(const Plan& plan, const PackedTensor& t, int64_t count) {
+  std::vector<std::pair<std::pair<int, int64_t>, int64_t>> places;
+  for (int64_t e = 0; e < count; ++e) {
+    const TensorRange r = pieces_in(plan, t, e, e + 1).list.front().range;
+    places.push_back({{r.tensor->file, r.in_file()}, e});
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<bool> follows(places.size());
+  for (size_t i = 1; i < places.size(); ++i)
+    follows[size_t(places[i].second)] = places[i].second == places[i - 1].second + 1;
+  return follows;
+}
+
 /// Some experts of one tensor are a job, which serves all ranks.
-void add_pack_jobs(Plan& plan, int64_t job_bytes) {
+void add_pack_jobs(Plan& plan, const PlanOptions& options) {
   for (size_t i = 0; i < plan.packed.size(); i += size_t(plan.tp_size)) {
     const PackedTensor& t = plan.packed[i];
     const auto& experts = plan.model->layers[size_t(t.layer)].experts;
     const int64_t source = source_bytes(t, experts.front());
-    const int64_t step = std::max<int64_t>(1, job_bytes / std::max<int64_t>(1, source));
+    const int64_t step = std::max<int64_t>(1, options.job_bytes / std::max<int64_t>(1, source));
     const auto count = int64_t(experts.size());
-    for (int64_t e = 0; e < count; e += step) plan.jobs.push_back(PackJob{i, e, std::min(e + step, count)});
+    const std::vector<bool> follows =
+        options.in_source_order ? follow_in_source(plan, t, count) : std::vector<bool>(experts.size(), true);
+    for (int64_t begin = 0, e = 1; e <= count; ++e)
+      if (e == count || e == begin + step || !follows[size_t(e)]) {
+        plan.jobs.push_back(PackJob{i, begin, e});
+        begin = e;
+      }
     plan.job_bytes =
         std::max(plan.job_bytes, std::min(step, count) * (source + source * scale_bytes(*t.parameter) + t.slice_bytes));
   }
 }
 
 /// Consecutive pieces of one file are a job.
-void add_copy_jobs(Plan& plan, int64_t job_bytes) {
+void add_copy_jobs(Plan& plan, const PlanOptions& options) {
   auto& pieces = plan.copy_pieces;
   for (size_t i = 0; i < plan.copied.size(); ++i) {
     const Tensor* t = plan.copied[i].source;
@@ -33,9 +55,12 @@ void add_copy_jobs(Plan& plan, int64_t job_bytes) {
   for (size_t begin = 0; begin < pieces.size();) {
     size_t end = begin;
     int64_t bytes = 0;
-    const std::optional<int> file = plan.copied[pieces[begin].copied].file;
-    while (end < pieces.size() && plan.copied[pieces[end].copied].file == file &&
-           (end == begin || bytes + pieces[end].range.bytes <= job_bytes))
+    const auto belongs = [&, first = plan.copied[pieces[begin].copied]](const CopyPiece& p) {
+      const CopiedTensor& t = plan.copied[p.copied];
+      return t.file == first.file && (!options.in_source_order || t.source->file == first.source->file);
+    };
+    while (end < pieces.size() && belongs(pieces[end]) &&
+           (end == begin || bytes + pieces[end].range.bytes <= options.job_bytes))
       bytes += pieces[end++].range.bytes;
     plan.jobs.push_back(CopyJob{begin, end});
     plan.job_bytes = std::max(plan.job_bytes, bytes);
@@ -60,9 +85,9 @@ void spread_jobs(Plan& plan) {
 
 }  // namespace
 
-void add_jobs(Plan& plan, int64_t job_bytes) {
-  add_pack_jobs(plan, job_bytes);
-  add_copy_jobs(plan, job_bytes);
+void add_jobs(Plan& plan, const PlanOptions& options) {
+  add_pack_jobs(plan, options);
+  add_copy_jobs(plan, options);
   spread_jobs(plan);
 }
 

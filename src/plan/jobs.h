@@ -7,8 +7,8 @@
 
 namespace mxfp4 {
 
-/// Divides all tensors into jobs. job_bytes: see PlanOptions.
-void add_jobs(Plan& plan, int64_t job_bytes);
+/// Divides all tensors into jobs.
+void add_jobs(Plan& plan, const PlanOptions& options);
 
 /// A range of one of the plan's files.
 struct FileRange {

@@ -47,7 +47,7 @@ class Planner {
     if (problems_.any()) return;
     place_packed();
     place_copied();
-    add_jobs(plan_, options_.job_bytes);
+    add_jobs(plan_, options_);
     check_names();
   }
 

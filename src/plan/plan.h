@@ -23,6 +23,7 @@ struct PlanOptions {
   int set = 0;               // number of the set in its output, part of its files' names. Above 0 nothing is copied.
   bool keep_shards = false;  // shards that hold no expert stay files of their own
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
+  bool in_source_order = false;          // a job's bytes follow one another in the source, if its format permits
 };
 
 /// A file to write; its tensors' offsets are from the start of the file.

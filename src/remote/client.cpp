@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "src/base/error.h"
@@ -223,7 +222,7 @@ std::string check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, Rem
 
 }  // namespace
 
-int64_t Client::read(RemoteFile& file, int64_t offset, int64_t bytes, void* to) {
+int64_t Client::read(RemoteFile& file, int64_t offset, int64_t bytes, const RangeSink& to) {
   Patience patience(*this, file.name);
   int64_t done = 0;
   while (done < bytes) {
@@ -235,7 +234,7 @@ int64_t Client::read(RemoteFile& file, int64_t offset, int64_t bytes, void* to) 
       is_checked = true;
       if (wrong.empty() && int64_t(part.size()) > bytes - done) wrong = "sent more bytes than it announced";
       if (!wrong.empty()) return false;
-      std::memcpy(static_cast<char*>(to) + done, part.data(), part.size());
+      to(offset + done, part);
       done += int64_t(part.size());
       return true;
     };

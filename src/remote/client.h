@@ -40,9 +40,12 @@ class Client {
   /// The text at a URL; none if the server has no such file. A text without `end` was cut off: it is asked for again.
   /// Throws Error{io} or Error{input}.
   std::optional<Text> text(const std::string& name, const std::string& url, int64_t limit, std::string_view end = {});
-  /// Reads a range. Members of `file` that are unknown become known; they are compared otherwise. From any thread, but
-  /// only from one until they are known. A range that ends behind the file is shortened. Returns the bytes read.
-  int64_t read(RemoteFile& file, int64_t offset, int64_t bytes, void* to);
+  /// Takes a part of a range. offset: in the file.
+  using RangeSink = std::function<void(int64_t offset, std::string_view part)>;
+  /// Reads a range, in order. Members of `file` that are unknown become known; they are compared otherwise. From any
+  /// thread, but only from one until they are known. A range that ends behind the file is shortened. Returns the bytes
+  /// read.
+  int64_t read(RemoteFile& file, int64_t offset, int64_t bytes, const RangeSink& sink);
 
   const std::string& shown() const { return shown_; }
   bool is_of_source(const std::string& url) const;

@@ -136,6 +136,13 @@ void check_restorable(const PackedCheckpoint& packed) {
   }
 }
 
+int64_t compare_restored(const PackedCheckpoint& packed, const PublishedList& list, int threads,
+                         const DeviceChoice& devices, Problems& problems) {
+  FileComparison comparison(packed, list, problems);
+  for (const PackedSet& set : packed.sets) comparison.compare_shards(packed, set, threads, devices);
+  return comparison.bytes();
+}
+
 PublishedReport compare_with_list(const VerifyOptions& options, const PackedCheckpoint& packed,
                                   const PublishedList& list, const DeviceChoice& devices, Problems& problems) {
   PublishedReport report;
@@ -154,8 +161,7 @@ PublishedReport compare_with_list(const VerifyOptions& options, const PackedChec
   for (const PublishedFile& f : list)
     if (!kept.count(f.name)) report.not_kept.push_back(f.name);
   comparison.compare_small_files();
-  for (const PackedSet& set : packed.sets) comparison.compare_shards(packed, set, options.threads, devices);
-  report.bytes = comparison.bytes();
+  report.bytes = comparison.bytes() + compare_restored(packed, list, options.threads, devices, problems);
   return report;
 }
 

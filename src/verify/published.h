@@ -27,6 +27,11 @@ std::vector<std::string> lines_of(const PublishedReport& report);
 /// version 1.
 void check_restorable(const PackedCheckpoint& packed);
 
+/// Restores the bytes of the shards in the list from every set, and compares their hashes. Returns the bytes of these
+/// shards.
+int64_t compare_restored(const PackedCheckpoint& packed, const PublishedList& list, int threads,
+                         const DeviceChoice& devices, Problems& problems);
+
 /// Restores the bytes of each original file from every set of OUT, without writing them, and compares their hashes with
 /// those of the list, and with the manifest's own record. A shard that the list lacks is a problem.
 PublishedReport compare_with_list(const VerifyOptions& options, const PackedCheckpoint& packed,

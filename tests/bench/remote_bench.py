@@ -130,8 +130,9 @@ def main():
         bench = Bench(options, work)
         size = sum(p.stat().st_size for p in options.checkpoint.rglob("*") if p.is_file())
         print(f"{size / 1e9:.2f} GB, {os.cpu_count()} cores; seconds, median of {options.rounds}\n")
-        print("| round trip, ms | Mbit/s | curl to /dev/null | curl to disk | convert | convert, proved | download, then convert |")
-        print("|---|---|---|---|---|---|---|", flush=True)
+        print("| round trip, ms | Mbit/s | curl to /dev/null | curl to disk | convert, not proved | convert | download, then convert | "
+              "convert / curl to disk |")
+        print("|---|---|---|---|---|---|---|---|", flush=True)
         ways = [bench.fetch, bench.download, bench.remote, bench.proved, bench.both]
         for link in options.links:
             delay, rate = link.split(":")
@@ -145,6 +146,8 @@ def main():
                 far.terminate()
                 far.wait()
             row = [f"{statistics.median(column):.2f}" for column in zip(*times)]
+            ratios = sorted(t[3] / t[1] for t in times)
+            row.append(f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
             print(f"| {delay} | {rate if rate != '0' else 'no limit'} | {' | '.join(row)} |", flush=True)
     finally:
         nginx.terminate()

@@ -33,6 +33,13 @@ served() {
   serve log --keys AK:SK "$@"
   export HF_ENDPOINT=$origin AWS_ENDPOINT_URL=$origin/s3 AWS_ACCESS_KEY_ID=AK AWS_SECRET_ACCESS_KEY=SK
 }
+# again OPTIONS..: another server of the same model
+again() {
+  kill "${servers[@]}"
+  servers=()
+  serve log "$@"
+  export HF_ENDPOINT=$origin AWS_ENDPOINT_URL=$origin/s3
+}
 sent() { awk '{bytes += $5} END {print bytes + 0}' log; }
 of_shards() { awk '/safetensors bytes/ {bytes += $5} END {print bytes + 0}' log; }
 converted() { "$program" convert "$1" "$2" --backend marlin --engine vllm --no-loader "${@:3}"; }
@@ -76,6 +83,7 @@ test_headers() {
 test_published() {
   served
   expect 'hashes are compared' 0 '' "as published: 6 files \(hf://own/model@[0-9a-f]{40}\)" converted "$hub" out
+  also 'restored' 0
   expect 'the manifest names the commit' 0 '' '' \
     grep -q '"published_by": *"hf://own/model@[0-9a-f]\{40\}"' out/mxfp4-pack.json
   expect 'verify --published' 0 'as published in hf://own/model' ': commit ' "$program" verify out --published "$hub"
@@ -86,6 +94,21 @@ test_published() {
   synth deepseek-v4-flash own/deepseek --tiny --layers 2
   refused 'a lossy backend' 'is lossy, so OUT cannot prove the published hashes; give --no-published' \
     "$program" convert hf://own/deepseek lossy --backend humming-w4a8 --engine vllm --no-loader -q
+}
+test_restored() {  # a continued run has not seen all bytes
+  served
+  converted "$hub" whole -q
+  requests=$(wc -l <log)
+  again --fault 403 --at -$requests
+  refused 'the last request fails' 'the server answers 403' converted "$hub" out -q
+  again
+  expect 'shards of which a part was there' 0 '' '2 shards: restored from out, and compared with published hashes' \
+    converted "$hub" out
+  also 'as published: 6 files' 1
+  expect 'the same OUT' 0 '' '' diff -r out whole
+  again --fault flip --at "$requests"
+  refused 'a changed byte' 'SHA-256 is [0-9a-f]{64}, [0-9a-f]{64} as published \(hf://' converted "$hub" wrong -q
+  nothing wrong .wrong.mxfp4-pack
 }
 test_parts() {
   served
@@ -220,11 +243,10 @@ test_lists() {
   served --odd cut-list
   refused 'a list that is cut off' 'list of objects: has no </ListBucketResult>, so it was cut off' \
     "$program" inspect s3://own/model
-  served_again() { kill "${servers[@]}"; servers=(); serve log --odd "$1"; export AWS_ENDPOINT_URL=$origin/s3; }
-  served_again key-count
+  again --odd key-count
   refused 'a list without a key' 'its list of objects has 3 keys, 9 expected' "$program" inspect s3://own/model
   for odd in no-keys same-keys same-token; do
-    served_again $odd
+    again --odd $odd
     refused "an endless list: $odd" 'its list of objects has no end' timeout 60 "$program" inspect s3://own/model
   done
 }
