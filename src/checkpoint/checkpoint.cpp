@@ -101,7 +101,9 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
     Header header = read_header(file, shard.name, problems, shard.state.bytes);
     for (const auto& [key, value] : header.metadata)
       if (key == "mxfp4_pack")
-        problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
+        problems.error(ck.shards[i].name, "already packed by mxfp4-pack; {}",
+                       ck.remote ? "download that output and give its folder, or give the original checkpoint"
+                                 : "use the original checkpoint");
     if (problems.count() != before) unreadable.insert(ck.shards[i].name);
     ck.shards[i].header = {ck.shards[i].path, ck.shards[i].name, 8, int64_t(header.text.size()),
                            hash_bytes(header.text.data(), int64_t(header.text.size()))};
@@ -254,8 +256,8 @@ const Tensor* Checkpoint::find(std::string_view name) const {
   return it != tensors.end() && it->name == name ? &*it : nullptr;
 }
 
-Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links) {
-  const auto remote = is_remote(dir) ? std::make_shared<RemoteSource>(dir) : nullptr;
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links, Extent extent) {
+  const auto remote = is_remote(dir) ? std::make_shared<RemoteSource>(dir, extent) : nullptr;
   const auto held = std::make_shared<SourceFolder>(remote ? remote->folder() : dir, links);
   const Folder& folder = held->folder();
   if (!folder && errno == ENOTDIR) fail_no_checkpoint(dir);
@@ -272,6 +274,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links lin
   ck.dir = dir;
   ck.folder = held;
   ck.remote = remote;
+  if (remote) ck.unread = remote->unread();
   ck.complete = read_config(ck, problems);
   Index index;
   std::set<std::string> names;

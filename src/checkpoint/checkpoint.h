@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,6 +74,9 @@ Shard source_shard(const std::string& name, const std::string& path, const Fd& o
 /// Opens the shard's local file again. Throws Error{input} if the file was replaced or changed.
 Fd open_again(const Shard& shard);
 
+/// headers: companions on a server are not fetched if they are large.
+enum class Extent { all, headers };
+
 struct Checkpoint {
   std::string dir;                             // as the user calls it, for messages
   std::shared_ptr<const SourceFolder> folder;  // all reads go through it
@@ -86,6 +90,7 @@ struct Checkpoint {
   std::vector<std::string> left_out;                       // skipped files
   std::map<std::string, std::string> companion_checksums;  // by name, if a manifest has them
   std::map<std::string, Shard> companion_files;            // by name
+  std::set<std::string> unread;                            // companions whose contents are unknown: see Extent
   bool complete = true;                                    // every header was read, so an unknown name is missing
 
   /// The first tensor whose name is not less than `name`.
@@ -107,7 +112,8 @@ Index parse_index(std::string_view text, Problems& problems);
 /// Reads the config, the index and every shard's header, and checks them against each other and the files' sizes.
 /// Problems go to `problems`; it throws only if the rest cannot be read. dir: a directory, or the address of a remote
 /// source.
-Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links = Links::stay);
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links = Links::stay,
+                           Extent extent = Extent::all);
 
 /// The whole text of a small companion; companion.h has functions for large ones. Throws Error{input} if the text does
 /// not have the known checksum.

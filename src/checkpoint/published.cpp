@@ -103,6 +103,8 @@ PublishedList check_published(const Checkpoint& ck, const PublishedList& list, b
     const Shard* shard = find_shard(ck, name);
     if (published && shard)
       found.push_back(check_size(shard->state.bytes, *published, problems));
+    else if (published && ck.unread.contains(name))
+      found.push_back(check_size(ck.companion_files.at(name).state.bytes, *published, problems));
     else if (published)
       found.push_back(check_text(original_text(ck, name), *published, problems));
     else if (lists_all && shard)

@@ -30,17 +30,25 @@ int64_t time_in(const std::string& text) {
 
 Client::Text needed_text(Client& client, const std::string& name, const std::string& url, std::string_view end = {}) {
   auto found = client.text(name, url, max_page_bytes, end);
-  if (!found) fail(ErrorKind::input, "{}: {}: the server answers 404; does it exist?", client.shown(), name);
-  return std::move(*found);
+  if (!found.absent.empty())
+    fail(ErrorKind::input, "{}: {}: {}{}", client.shown(), name, found.absent,
+         found.headers.status == 403 ? "" : "; does it exist?");
+  return found;
 }
 
 /// The hashes of SHA256SUMS, if the source has that file.
 PublishedList published_sums(Client& client, const std::string& url) {
   const auto found = client.text(sums_name, url, max_page_bytes);
-  if (!found) return {};
-  PublishedList list = parse_published_list(found->text, fmt::format("{}: {}", client.shown(), sums_name));
+  if (!found.absent.empty()) return {};
+  PublishedList list = parse_published_list(found.text, fmt::format("{}: {}", client.shown(), sums_name));
   for (PublishedFile& f : list) f.by = client.shown() + (client.shown().ends_with('/') ? "" : "/") + sums_name;
   return list;
+}
+
+/// As the hub's own tools read it.
+bool is_true(std::string text) {
+  for (char& c : text) c = char(std::toupper(static_cast<unsigned char>(c)));
+  return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
 }
 
 std::string hub_token() {
@@ -62,8 +70,10 @@ std::string next_page(const std::string& link, const std::string& url) {
 }
 
 RemoteListing list_hub(const RemoteAddress& a) {
-  if (const std::string offline = environment_text("HF_HUB_OFFLINE"); !offline.empty() && offline != "0")
-    fail(ErrorKind::usage, "{}: not in the cache, and HF_HUB_OFFLINE is set", a.shown);
+  if (is_true(environment_text("HF_HUB_OFFLINE")))
+    fail(ErrorKind::usage, "{}: HF_HUB_OFFLINE is set, so the hub is not asked; {}", a.shown,
+         a.shown.find('@') == a.shown.npos ? "the cache does not have the repository"
+                                           : "give the folder of that snapshot in the cache");
   std::string hub = or_else(environment_text("HF_ENDPOINT"), "https://huggingface.co");
   while (hub.ends_with('/')) hub.pop_back();
   const std::string token = hub_token();
@@ -119,16 +129,27 @@ RemoteListing list_web(const RemoteAddress& a) {
   return listing;
 }
 
-/// The text of an element; empty if there is none. The list is asked for with names in percent encoding, so that no
-/// text has an entity, except for the quotes of an ETag.
+/// XML's text without entities. A number that is no ASCII stays, and then no object has the name.
+std::string plain_text(std::string_view xml) {
+  constexpr std::pair<std::string_view, char> entities[] = {
+      {"&quot;", '"'}, {"&#34;", '"'}, {"&apos;", '\''}, {"&#39;", '\''}, {"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}};
+  std::string text;
+  while (!xml.empty()) {
+    const auto* found =
+        std::find_if(std::begin(entities), std::end(entities), [&](const auto& e) { return xml.starts_with(e.first); });
+    const bool is_entity = found != std::end(entities);
+    text += is_entity ? found->second : xml.front();
+    xml.remove_prefix(is_entity ? found->first.size() : 1);
+  }
+  return text;
+}
+
+/// The text of an element; empty if there is none.
 std::string element(std::string_view xml, const std::string& name) {
   const std::string open = "<" + name + ">";
   const size_t begin = xml.find(open), end = xml.find("</" + name + ">", begin);
   if (begin == xml.npos || end == xml.npos) return {};
-  std::string text(xml.substr(begin + open.size(), end - begin - open.size()));
-  constexpr std::string_view quote = "&quot;";
-  for (size_t at; (at = text.find(quote)) != text.npos;) text.replace(at, quote.size(), "\"");
-  return text;
+  return plain_text(xml.substr(begin + open.size(), end - begin - open.size()));
 }
 
 /// The URL before the names of a bucket's objects, with a slash at its end.
@@ -143,13 +164,15 @@ std::string bucket_url(const RemoteAddress& a, const std::string& region) {
 /// Adds a page's objects. Returns the number of its keys, which include those that are no file.
 size_t add_objects(std::string_view xml, const RemoteAddress& a, const std::string& bucket, RemoteListing& listing) {
   constexpr std::string_view open = "<Contents>", close = "</Contents>";
+  const bool is_encoded = element(xml, "EncodingType") == "url";  // was asked for, but some stores do not know it
   size_t keys = 0;
   for (size_t at = 0; (at = xml.find(open, at)) != xml.npos; ++keys) {
     const size_t end = xml.find(close, at);
     if (end == xml.npos) fail(ErrorKind::input, "{}: its list of objects is cut off", a.shown);
     const std::string_view entry = xml.substr(at, end - at);
     at = end;
-    const std::string key = percent_decoded(element(entry, "Key")), size = element(entry, "Size");
+    const std::string given = element(entry, "Key"), size = element(entry, "Size");
+    const std::string key = is_encoded ? percent_decoded(given) : given;
     if (!key.starts_with(a.prefix) || key.size() == a.prefix.size() || key.ends_with('/')) continue;
     if (size.empty() || size.size() > 15 || size.find_first_not_of("0123456789") != size.npos)
       fail(ErrorKind::input, "{}: {}: its list has no size", a.shown, key);
@@ -196,7 +219,8 @@ RemoteListing list_store(const RemoteAddress& a) {
     if (more == "true" && !is_new) fail(ErrorKind::input, "{}: its list of objects has no end", a.shown);
   }
   if (listing.files.empty()) fail(ErrorKind::input, "{}: no object; a checkpoint was expected", a.shown);
-  listing.published = published_sums(*listing.client, bucket + percent_encoded(a.prefix + sums_name, true));
+  if (names.contains(sums_name))
+    listing.published = published_sums(*listing.client, bucket + percent_encoded(a.prefix + sums_name, true));
   return listing;
 }
 

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t max_text_bytes = int64_t(256) << 20;
-constexpr int64_t length_and_format = 32;  // a header's length, or a foreign format's first bytes
+constexpr int64_t most_small_bytes = int64_t(256) << 10;  // of a companion that is always fetched
+constexpr int64_t length_and_format = 32;                 // a header's length, or a foreign format's first bytes
 
 /// The companions that are looked for in a folder without a list.
 constexpr const char* usual_companions[] = {"generation_config.json",
@@ -54,14 +55,14 @@ Fd create(const std::string& path) {
 
 }  // namespace
 
-RemoteSource::RemoteSource(const std::string& address)
+RemoteSource::RemoteSource(const std::string& address, Extent extent)
     : address_(parse_remote(address)),
       listing_(list_remote(address_)),
       folder_(scratch_.path() + "/" + ScratchFolder::only_name) {
   if (::mkdir(folder_.c_str(), 0777) != 0) fail_errno(folder_, "cannot create", errno);
   add_files();
   fetch_config_and_index();
-  fetch_others();
+  fetch_others(extent);
 }
 
 RemoteSource::~RemoteSource() = default;
@@ -85,13 +86,13 @@ void RemoteSource::add_files() {
 /// False if the server has no such file, which is an error unless the file is optional.
 bool RemoteSource::fetch_text(RemoteFile& file, bool is_optional) {
   const auto found = listing_.client->text(file.name, file.url, max_text_bytes);
-  if (!found && is_optional) return false;
-  if (!found) fail(ErrorKind::io, "{}: {}: the server answers 404", address_.shown, file.name);
-  if (file.bytes >= 0 && file.bytes != int64_t(found->text.size()))
+  if (!found.absent.empty() && is_optional) return false;
+  if (!found.absent.empty()) fail(ErrorKind::io, "{}: {}: {}", address_.shown, file.name, found.absent);
+  if (file.bytes >= 0 && file.bytes != int64_t(found.text.size()))
     fail(ErrorKind::input, "{}: {}: {} bytes were sent, {} expected; did it change?", address_.shown, file.name,
-         found->text.size(), file.bytes);
-  if (file.name == index_name) index_text_ = found->text;
-  create(folder_ + "/" + file.name).write(found->text.data(), int64_t(found->text.size()), 0);
+         found.text.size(), file.bytes);
+  if (file.name == index_name) index_text_ = found.text;
+  create(folder_ + "/" + file.name).write(found.text.data(), int64_t(found.text.size()), 0);
   return true;
 }
 
@@ -127,8 +128,10 @@ void RemoteSource::make_placeholder(const RemoteFile& file) const {
 }
 
 void RemoteSource::fetch_config_and_index() {
-  for (const char* name : {config_name, index_name})
-    if (const auto at = files_.find(name); at != files_.end()) fetch_text(at->second, !listing_.is_whole);
+  constexpr const char* names[] = {config_name, index_name};
+  run_jobs(2, 2, [&](int64_t i) {
+    if (const auto at = files_.find(names[i]); at != files_.end()) fetch_text(at->second, !listing_.is_whole);
+  });
 }
 
 /// The shards that the index names, or else the *.safetensors of the folder.
@@ -146,12 +149,19 @@ std::set<std::string> RemoteSource::shard_names() const {
   return names;
 }
 
-RemoteSource::Wanted RemoteSource::wanted(const RemoteFile& file, const std::set<std::string>& shards) const {
-  if (shards.count(file.name)) return Wanted::header;
-  return may_be_companion(file.name, file.bytes) ? Wanted::text : Wanted::nothing;
+void RemoteSource::fetch_companion(RemoteFile& file, Extent extent) {
+  if (extent == Extent::headers && file.bytes < 0) {
+    const std::optional<int64_t> bytes = listing_.client->size(file.name, file.url);
+    if (!bytes) return;
+    file.bytes = *bytes;
+  }
+  if (extent == Extent::all || file.bytes <= most_small_bytes) return void(fetch_text(file, !listing_.is_whole));
+  make_placeholder(file);
+  const std::lock_guard lock(mutex_);
+  unread_.insert(file.name);
 }
 
-void RemoteSource::fetch_others() {
+void RemoteSource::fetch_others(Extent extent) {
   const std::set<std::string> shards = shard_names();
   if (!listing_.is_whole)
     for (const std::string& name : shards)
@@ -161,14 +171,12 @@ void RemoteSource::fetch_others() {
     if (name != config_name && name != index_name) files.push_back(&file);
   run_jobs(int64_t(files.size()), std::max(2, most_requests() / 2), [&](int64_t i) {
     RemoteFile& file = *files[size_t(i)];
-    switch (wanted(file, shards)) {
-      case Wanted::nothing:
-        return make_placeholder(file);
-      case Wanted::header:
-        return fetch_header(file);
-      case Wanted::text:
-        fetch_text(file, !listing_.is_whole);
-    }
+    if (shards.contains(file.name))
+      fetch_header(file);
+    else if (may_be_companion(file.name, file.bytes))
+      fetch_companion(file, extent);
+    else
+      make_placeholder(file);
   });
   if (!listing_.is_whole)
     note(fmt::format("{}: has no SHA256SUMS, so only companions with usual names are copied", address_.shown));

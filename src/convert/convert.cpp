@@ -142,8 +142,8 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   const Manifest& m = out.manifest;
   const int set = set_number(m, p.backend, p.plan.tp_size);
   if (set == int(m.sets.size())) return {};
-  if (!has_record(m.options.published, in.published))
-    return {false, "it does not say that these published hashes were compared"};
+  if (!is_recorded(options, m.options, in.published))
+    return {false, "it does not say that these published hashes were compared; verify --published compares them"};
   Problems none;  // the plan with the file names of OUT's set
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
   ManifestOptions made = p.manifest;
@@ -228,7 +228,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   if (options.dry_run) {
     to.check(p.plan);
     show_plan(options, p.plan);
-    if (!in.published.empty()) note("a dry run reads no tensors: hashes of shards are not compared");
+    if (!in.published.empty()) note("a dry run reads no tensors: only hashes of small files are compared");
     return {};
   }
   const Earlier earlier = look_at_earlier(options, in, to, p);
@@ -260,7 +260,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   to.end();
   out.commit(manifest_name);
   cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
-  return report(options, in, p.plan, devices, conversion);
+  return report(options, in, takes_parts ? PublishedList() : in.published, p.plan, devices, conversion);
 }
 
 /// Checks that no tensor is missing that the checkpoint's config implies, unless missing tensors are allowed. OUT
@@ -269,9 +269,11 @@ void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& proble
   if (!problems.any()) options.is_incomplete = check_complete(ck, options.allow_incomplete, problems);
 }
 
+Extent extent_of(const ConvertOptions& o) { return o.dry_run ? Extent::headers : Extent::all; }
+
 Json convert_checkpoint(ConvertOptions options, const Target& target) {
   Problems problems;
-  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems, options.links);
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems, options.links, extent_of(options));
   const Model model = recognise(checkpoint, options.model, problems);
   check_whole(checkpoint, options, problems);
   const PublishedList published = published_of(options, checkpoint, problems);
@@ -319,7 +321,8 @@ Json add_set(ConvertOptions options, const Target& target) {
   Problems problems;
   const bool is_packed = has_manifest(options.checkpoint);
   const auto packed = is_packed ? open_packed(options.checkpoint, problems) : nullptr;
-  const Checkpoint checkpoint = is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems, options.links);
+  const Checkpoint checkpoint =
+      is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems, options.links, extent_of(options));
   const PublishedList published = published_of(options, checkpoint, problems);
   problems.throw_if_any();
   const auto out = open_packed(folder_of(options, target.place), options.out, problems);

@@ -9,6 +9,7 @@
 #include "src/io/merge_claim.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/remote/address.h"
 #include "src/verify/verify.h"
 
 namespace mxfp4 {
@@ -69,7 +70,12 @@ Json join(const MergeOptions& options) {
   if (is_unpacked) return merge_unpacked(options, place, parts);
   if (!options.source.empty())
     fail(ErrorKind::usage, "{}: its parts were written by convert; omit --source", options.out);
-  if (!parts.empty()) return convert(options_of(options, parts.front()), place);
+  if (!parts.empty()) {
+    const ConvertOptions whole = options_of(options, parts.front());
+    if (is_remote(whole.checkpoint))
+      note(fmt::format("{}: merge reads headers and small files from {}", options.out, printable(whole.checkpoint)));
+    return convert(whole, place);
+  }
   if (is_finished && !has_manifest(place.folder())) {
     note(fmt::format("{}: all is merged already", options.out));
     return {{"out", options.out}, {"unchanged", true}};

@@ -88,6 +88,12 @@ bool has_record(const PublishedList& record, const PublishedList& published) {
   });
 }
 
+bool is_recorded(const ConvertOptions& o, const ManifestOptions& made, const PublishedList& published) {
+  if (has_record(made.published, published)) return true;
+  if (!made.skips_published || !o.published.empty()) return false;
+  return say_skipped(o), true;
+}
+
 void report_files(const Checkpoint& checkpoint, const PublishedList& published) {
   const auto names = [](const std::vector<std::string>& list) {
     return printable(fmt::format("{}", fmt::join(list, ", ")));

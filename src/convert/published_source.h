@@ -39,6 +39,10 @@ void refuse_published(const ConvertOptions& options);
 /// Whether an output's record has all of these hashes.
 bool has_record(const PublishedList& record, const PublishedList& published);
 
+/// Whether OUT's record has all of these hashes. An output of parts has none, and a note says so; its hashes count only
+/// if a list is given.
+bool is_recorded(const ConvertOptions& options, const ManifestOptions& made, const PublishedList& published);
+
 /// Names the checkpoint's files that an output does not keep. Says how many of the others are as published, and names
 /// those without a hash.
 void report_files(const Checkpoint& checkpoint, const PublishedList& published);

@@ -52,9 +52,9 @@ void show_plan(const ConvertOptions& options, const Plan& plan) {
   if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }
 
-Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const DeviceChoice& devices,
-            const Conversion& conversion) {
-  report_files(in.checkpoint, in.published);
+Json report(const ConvertOptions& options, const Input& in, const PublishedList& compared, const Plan& plan,
+            const DeviceChoice& devices, const Conversion& conversion) {
+  report_files(in.checkpoint, compared);
   if (conversion.zero_scales())
     note(fmt::format("0x00 (2^-127) in {}; some kernels, such as Marlin's and Hopper's, read it as 0.0",
                      counted(conversion.zero_scales(), "scale")));
@@ -71,7 +71,7 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};
   if (const auto w = conversion.write_way()) result["writes"] = {{"way", w->way}, {"why", w->why}};
   result["in_place_bytes"] = conversion.in_place_bytes();
-  if (!in.published.empty()) result["published"] = in.published.size();
+  if (!compared.empty()) result["published"] = compared.size();
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/base/json.h"
+#include "src/checkpoint/published_list.h"
 
 namespace mxfp4 {
 
@@ -15,8 +16,8 @@ struct Plan;
 void note_choices(const ConvertOptions& options, const Plan& plan, const DeviceChoice& devices);
 /// Prints the plan for a dry run. Throws Error{io} if the disk is too small.
 void show_plan(const ConvertOptions& options, const Plan& plan);
-/// Prints a summary, and returns what --json prints.
-Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const DeviceChoice& devices,
-            const Conversion& conversion);
+/// Prints a summary, and returns what --json prints. compared: the files whose published hashes were compared.
+Json report(const ConvertOptions& options, const Input& in, const PublishedList& compared, const Plan& plan,
+            const DeviceChoice& devices, const Conversion& conversion);
 
 }  // namespace mxfp4

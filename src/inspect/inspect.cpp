@@ -216,7 +216,7 @@ bool inspect(const InspectOptions& options) {
     return true;
   }
   Problems problems;
-  const Checkpoint ck = open_checkpoint(options.checkpoint, problems, options.links);
+  const Checkpoint ck = open_checkpoint(options.checkpoint, problems, options.links, Extent::headers);
   const Model m = recognise(ck, options.model, problems);
   if (!problems.any()) check_complete(ck, false, problems);
   if (options.json) {

@@ -90,7 +90,7 @@ void print(const Backend& b, bool json) {
 
 void make(const LayoutOptions& o) {
   Problems problems;
-  const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems);
+  const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems, Links::stay, Extent::headers);
   const Model model = recognise(checkpoint, o.model, problems);
   problems.throw_if_any();
   const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model, o.engine_version);

@@ -125,7 +125,7 @@ void list_backends(const BackendFilter& filter) {
   std::optional<Model> model;
   if (!filter.checkpoint.empty()) {
     Problems problems;
-    checkpoint = open_checkpoint(filter.checkpoint, problems);
+    checkpoint = open_checkpoint(filter.checkpoint, problems, Links::stay, Extent::headers);
     model = recognise(*checkpoint, filter.model, problems);
     problems.throw_if_any();
   }

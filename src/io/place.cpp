@@ -77,11 +77,22 @@ std::string mounted_in(const std::string& path) {
   return {};
 }
 
+namespace {
+
+void refuse_address(const std::string& out) {
+  if (out.find("://") != out.npos)
+    fail(ErrorKind::usage, "{}: OUT must be a local directory; upload it afterwards, see mxfp4-pack-sources(7)", out);
+}
+
+}  // namespace
+
 void refuse_link(const std::string& out) {
+  refuse_address(out);
   if (const LastStep step = last_step(out); step.above) refuse_link_at(out, step.above, step.name);
 }
 
 Place place_of(const std::string& out) {
+  refuse_address(out);
   LastStep step = last_step(out);
   const int error = errno;
   if (!step.above) {

@@ -59,7 +59,7 @@ std::string fault_in(const Checkpoint& ck, const std::string& name) {
 
 void check_small_files(const Checkpoint& ck, std::vector<Lack>& lacks, Problems& problems) {
   for (const std::string& name : ck.companions) {
-    if (!is_read(name) && !(is_json(name) && name.find('/') == name.npos)) continue;
+    if (ck.unread.contains(name) || (!is_read(name) && !(is_json(name) && name.find('/') == name.npos))) continue;
     const std::string fault = fault_in(ck, name);
     if (fault.empty()) continue;
     if (is_read(name))

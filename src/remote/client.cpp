@@ -18,8 +18,17 @@ namespace {
 
 constexpr int most_redirects = 8, most_attempts = 8;
 constexpr int first_attempts = 3;  // of a server that has never answered
-constexpr std::chrono::milliseconds first_pause(250), last_pause(30'000), longest_pause(300'000);
-constexpr std::chrono::milliseconds long_pause(5'000);  // a longer one is printed
+constexpr std::chrono::milliseconds first_pause(250), last_pause(30'000);
+constexpr std::chrono::milliseconds longest_wait(15 * 60'000);  // of a request, without progress
+constexpr int64_t least_progress = 64 << 10;                    // bytes of an answer
+constexpr std::chrono::milliseconds long_pause(5'000);          // a longer one is printed
+
+/// Whether an answer says that the server has no such file, or none that this user may see.
+bool is_absent(const HttpResult& r) {
+  const int status = r.headers.status;
+  return (status == 403 || status == 404 || status == 410) && !r.may_pass &&
+         r.problem.starts_with("the server answers");
+}
 
 bool is_redirect(int status) { return status >= 301 && status <= 308 && status != 304 && status != 305; }
 
@@ -59,12 +68,14 @@ class Client::Lease {
   std::unique_ptr<Connection> connection_;
 };
 
-/// Waits longer after each failure without progress; throws after the last.
+/// Waits longer after each failure without progress; throws after the last, or if the waiting takes too long.
 class Client::Patience {
  public:
   Patience(Client& client, const std::string& name) : client_(client), name_(name) {}
-  void progress() {
+  void progress(int64_t bytes) {
+    if (bytes < least_progress) return;
     failures_ = 0;
+    waited_ = {};
     client_.has_noted_ = false;
   }
   void fail_or_wait(const HttpResult& r) {
@@ -72,12 +83,15 @@ class Client::Patience {
     const std::string what = fmt::format("{}: {}: {}", client_.shown_, name_, r.problem);
     if (!r.may_pass || client_.rules_.is_closing) fail(ErrorKind::io, "{}", what);
     if (++failures_ >= (client_.has_answered_ ? most_attempts : first_attempts))
-      fail(ErrorKind::io, "{}, {} times; the same command continues the run later", what, failures_);
+      fail(ErrorKind::io, "{}, {} times; give the same command again later", what, failures_);
     std::chrono::milliseconds pause = std::min(first_pause * (1 << (failures_ - 1)), last_pause);
-    if (r.headers.retry_after >= 0)
-      pause = std::min<std::chrono::milliseconds>(std::chrono::seconds(r.headers.retry_after), longest_pause);
+    if (r.headers.retry_after >= 0) pause = std::chrono::seconds(std::min<int64_t>(r.headers.retry_after, 1'000'000));
+    if (waited_ + pause > longest_wait)
+      fail(ErrorKind::io, "{}, and asks to wait {} s; give the same command again then", what, pause.count() / 1000);
     if (pause > long_pause && !client_.has_noted_.exchange(true))  // one of many threads that wait
-      note(fmt::format("{}; asked again in {} s", what, pause.count() / 1000));
+      note(fmt::format("{}; asked again in {} s, for at most {} min", what, pause.count() / 1000,
+                       std::chrono::ceil<std::chrono::minutes>(longest_wait - waited_).count()));
+    waited_ += pause;
     constexpr std::chrono::milliseconds step(100);
     for (; pause.count() > 0 && !client_.rules_.is_closing; pause -= step) {
       throw_if_interrupted();
@@ -89,6 +103,7 @@ class Client::Patience {
   Client& client_;
   const std::string& name_;
   int failures_ = 0;
+  std::chrono::milliseconds waited_ = {};  // since progress
 };
 
 Client::Client(std::string shown, const std::string& url, Credentials credentials)
@@ -132,7 +147,8 @@ void Client::judge(HttpResult& r) const {
   if (!r.is_whole || status == 200 || status == 206) return;
   r.is_whole = false;
   r.may_pass = status == 408 || status == 425 || status == 429 || status >= 500;
-  r.problem = fmt::format("the server answers {}{}", status, advice(r.headers));
+  const std::string code = r.headers.error_code.empty() ? "" : fmt::format(" ({})", r.headers.error_code);
+  r.problem = fmt::format("the server answers {}{}{}", status, code, advice(r.headers));
 }
 
 /// One attempt, with redirects. The server that a redirect leads to is asked first at the next attempt.
@@ -157,53 +173,74 @@ HttpResult Client::follow(std::string url, int64_t offset, int64_t bytes, const 
       r.may_pass |= is_stale;  // a signature has expired: the first server makes another
       return r;
     }
-    url = resolved_url(url, r.headers.location);
+    try {
+      url = resolved_url(url, r.headers.location);
+      origin_of_url(url);
+    } catch (const Error& e) {
+      r.is_whole = false;
+      r.problem = "redirected to " + e.lines.front();
+      return r;
+    }
   }
   HttpResult r;
   r.problem = fmt::format("more than {} redirects", most_redirects);
   return r;
 }
 
-HttpResult Client::attempt(const std::string& url, int64_t offset, int64_t bytes, const BodySink& sink) try {
+HttpResult Client::attempt(const std::string& url, int64_t offset, int64_t bytes, const BodySink& sink) {
   const Slots::Left slot;
   return follow(url, offset, bytes, sink);
-} catch (const Error& e) {
-  if (e.kind == ErrorKind::io) throw;
-  HttpResult r;
-  r.problem = "redirected to " + e.lines.front();
-  return r;
 }
 
-std::optional<Client::Text> Client::text(const std::string& name, const std::string& url, int64_t limit,
-                                         std::string_view end) {
+std::optional<int64_t> Client::size(const std::string& name, const std::string& url) {
+  Patience patience(*this, name);
+  while (true) {
+    const HttpResult r = attempt(url, HttpRequest::head, 0, {});
+    if (r.is_whole) return r.headers.content_length;
+    if (is_absent(r)) return std::nullopt;
+    patience.fail_or_wait(r);
+  }
+}
+
+Client::Text Client::text(const std::string& name, const std::string& url, int64_t limit, std::string_view end) {
   Patience patience(*this, name);
   while (true) {
     Text out;
     bool is_long = false;
-    HttpResult r = attempt(url, -1, 0, [&](const HttpHeaders&, std::string_view part) {
+    HttpResult r = attempt(url, HttpRequest::whole, 0, [&](const HttpHeaders&, std::string_view part) {
       is_long = int64_t(out.text.size() + part.size()) > limit;
       if (!is_long) out.text += part;
       return !is_long;
     });
     if (is_long) fail(ErrorKind::input, "{}: {}: more than {} bytes", shown_, name, limit);
-    if (r.headers.status == 404 && r.problem.starts_with("the server")) return std::nullopt;
+    out.headers = r.headers;
+    if (is_absent(r)) return out.absent = r.problem, out;
+    if (r.is_whole && r.headers.content_length < 0 && r.headers.transfer_encoding.empty())
+      fail(ErrorKind::input, "{}: {}: sent without its length, so it may be cut off", shown_, name);
     if (r.is_whole && !r.headers.content_encoding.empty())
       fail(ErrorKind::input, "{}: {}: sent as {}, plain bytes expected", shown_, name, r.headers.content_encoding);
     if (r.is_whole && out.text.find(end) == std::string::npos) {
       r.is_whole = false, r.may_pass = true;
       r.problem = fmt::format("has no {}, so it was cut off", end);
     }
-    out.headers = r.headers;
     if (r.is_whole) return out;
     patience.fail_or_wait(r);
   }
 }
 
-namespace {
+/// The version of an answer, if nothing has changed. Servers behind one commit may have ETags of their own.
+std::string Client::expected_version(const RemoteFile& file, const HttpHeaders& h) {
+  const std::string version = version_in(h);
+  if (!file.is_fixed) return file.version;
+  if (version.empty()) return version;
+  const std::string origin = origin_of_url(h.from);
+  const std::lock_guard lock(mutex_);
+  return versions_.emplace(file.name + "\n" + origin, version).first->second;
+}
 
 /// Whether the headers are those of the wanted range of this file. Sets unknown members of `file`. Returns a problem,
 /// or an empty text.
-std::string check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, RemoteFile& file) {
+std::string Client::check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, RemoteFile& file) {
   if (h.status == 200) return "sent whole, a range was expected; the server cannot send ranges";
   if (!h.content_encoding.empty()) return fmt::format("sent as {}, plain bytes expected", h.content_encoding);
   if (h.first != offset || h.total < 0 || h.last != std::min(offset + bytes, h.total) - 1)
@@ -215,12 +252,10 @@ std::string check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, Rem
     if (file.version.empty()) file.version = version_in(h);
   }
   if (file.bytes != h.total) return fmt::format("has {} bytes, {} expected; did it change?", h.total, file.bytes);
-  if (!file.is_fixed && version_in(h) != file.version)
-    return fmt::format("changed while it was read: {} instead of {}; start again", version_in(h), file.version);
+  if (const std::string expected = expected_version(file, h); version_in(h) != expected)
+    return fmt::format("changed while it was read: {} instead of {}; start again", version_in(h), expected);
   return {};
 }
-
-}  // namespace
 
 int64_t Client::read(RemoteFile& file, int64_t offset, int64_t bytes, const RangeSink& to) {
   Patience patience(*this, file.name);
@@ -244,7 +279,7 @@ int64_t Client::read(RemoteFile& file, int64_t offset, int64_t bytes, const Rang
     if (done >= bytes) break;
     if (r.headers.status == 416)
       fail(ErrorKind::input, "{}: {}: ends before byte {}; did it change?", shown_, file.name, offset + done);
-    if (done > before) patience.progress();
+    patience.progress(done - before);
     if (r.is_whole) r.may_pass = true, r.problem = "the answer was shorter than announced";
     patience.fail_or_wait(r);
   }

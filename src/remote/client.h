@@ -21,7 +21,7 @@ struct RemoteFile {
   std::string version = {};  // what changes if the contents do: an ETag, or a hash
   int64_t modified_ns = 0;
   bool is_known = false;  // an answer has given the members that no listing gave
-  bool is_fixed = false;  // the URL contains a commit: servers behind it may disagree on ETags
+  bool is_fixed = false;  // the URL contains a commit: only answers of one server are compared
 };
 
 /// How many requests a process has at once: 32, or fewer if it may open only few descriptors.
@@ -36,10 +36,12 @@ class Client {
   struct Text {
     std::string text;
     HttpHeaders headers;
+    std::string absent = {};  // why the server has no such file: it answers 404, or 403, as stores without a list do
   };
-  /// The text at a URL; none if the server has no such file. A text without `end` was cut off: it is asked for again.
-  /// Throws Error{io} or Error{input}.
-  std::optional<Text> text(const std::string& name, const std::string& url, int64_t limit, std::string_view end = {});
+  /// The text at a URL. A text without `end` was cut off: it is asked for again. Throws Error{io} or Error{input}.
+  Text text(const std::string& name, const std::string& url, int64_t limit, std::string_view end = {});
+  /// The size of a file; -1 if the server does not say it, none if the server has no such file.
+  std::optional<int64_t> size(const std::string& name, const std::string& url);
   /// Takes a part of a range. offset: in the file.
   using RangeSink = std::function<void(int64_t offset, std::string_view part)>;
   /// Reads a range, in order. Members of `file` that are unknown become known; they are compared otherwise. From any
@@ -61,6 +63,8 @@ class Client {
   void set_place(const std::string& url, const std::string& place);
   std::string advice(const HttpHeaders& headers) const;
   void judge(HttpResult& result) const;
+  std::string check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, RemoteFile& file);
+  std::string expected_version(const RemoteFile& file, const HttpHeaders& h);
 
   std::string shown_, origin_;
   Credentials credentials_;
@@ -69,7 +73,8 @@ class Client {
   std::atomic<bool> has_answered_ = false, has_noted_ = false;  // has_noted_: a long pause, since the last bytes
   mutable std::mutex mutex_;                                    // guards the following members
   std::vector<std::unique_ptr<Connection>> idle_;
-  std::map<std::string, std::string> places_;  // of a URL: the one that its redirects led to
+  std::map<std::string, std::string> places_;    // of a URL: the one that its redirects led to
+  std::map<std::string, std::string> versions_;  // of a file at a server
 };
 
 }  // namespace mxfp4

@@ -52,6 +52,18 @@ int64_t date_in(const std::string& text) {
   return end ? int64_t(::timegm(&t)) * 1'000'000'000 : 0;
 }
 
+/// A number of seconds, or the seconds until a date; -1 if it is neither.
+int64_t seconds_in(const std::string& text) {
+  const int64_t date = date_in(text) / 1'000'000'000;
+  return date > 0 ? std::max<int64_t>(0, date - ::time(nullptr)) : number_in(text);
+}
+
+/// The text if it can be the code of an error, else an empty one.
+std::string code_in(std::string_view text) {
+  const auto is_letter = [](unsigned char c) { return std::isalnum(c) != 0; };
+  return text.size() <= 64 && std::all_of(text.begin(), text.end(), is_letter) ? std::string(text) : "";
+}
+
 void read_header_line(std::string_view line, HttpHeaders& h) {
   if (line.starts_with("HTTP/")) {  // also of each answer before the last: 100 Continue
     h = {};
@@ -65,13 +77,15 @@ void read_header_line(std::string_view line, HttpHeaders& h) {
   const auto is = [&](const char* known) { return ::strcasecmp(name.c_str(), known) == 0; };
   if (is("content-length")) h.content_length = number_in(value);
   if (is("content-range")) read_content_range(value, h);
-  if (is("retry-after")) h.retry_after = number_in(value);
+  if (is("retry-after")) h.retry_after = seconds_in(value);
   if (is("etag")) h.etag = value;
   if (is("last-modified")) h.last_modified = value, h.modified_ns = date_in(value);
   if (is("location")) h.location = value;
   if (is("link")) h.link += (h.link.empty() ? "" : ", ") + value;
-  if (is("content-encoding")) h.content_encoding = value;
+  if (is("content-encoding") && value != "identity") h.content_encoding = value;
+  if (is("transfer-encoding")) h.transfer_encoding = value;
   if (is("x-amz-bucket-region")) h.bucket_region = value;
+  if (is("x-error-code")) h.error_code = code_in(value);
 }
 
 /// Whether https:// may go through a proxy.
@@ -104,8 +118,9 @@ struct Connection::Exchange {
   const BodySink& sink;
   ConnectionRules& rules;
   HttpResult result = {};
-  std::string refused = {};  // why an address was not connected to
-  bool is_ended = false;     // by the sink
+  std::string refused = {};     // why an address was not connected to
+  std::string error_text = {};  // the beginning of an answer that is an error
+  bool is_ended = false;        // by the sink
   curl_slist* lines = nullptr;
   char error[CURL_ERROR_SIZE] = {};
 
@@ -119,9 +134,20 @@ struct Connection::Exchange {
   static size_t on_body(char* data, size_t, size_t bytes, void* self) {
     auto& e = *static_cast<Exchange*>(self);
     const int status = e.result.headers.status;
-    if (status != 200 && status != 206) return bytes;
+    if (status != 200 && status != 206) return e.take_error({data, bytes}), bytes;
+    e.result.headers.from = e.request.url;
     e.is_ended = !e.sink(e.result.headers, {data, bytes});
     return e.is_ended ? 0 : bytes;
+  }
+
+  /// Reads "<Code>AccessDenied</Code>" in the answer of an S3 store.
+  void take_error(std::string_view part) {
+    constexpr std::string_view open = "<Code>", close = "</Code>";
+    error_text += part.substr(0, CURL_ERROR_SIZE * 8 - std::min<size_t>(error_text.size(), CURL_ERROR_SIZE * 8));
+    const size_t begin = error_text.find(open), end = error_text.find(close, begin);
+    if (end != std::string::npos)
+      result.headers.error_code =
+          code_in(std::string_view(error_text).substr(begin + open.size(), end - begin - open.size()));
   }
 
   static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
@@ -159,6 +185,7 @@ void Connection::set_options(Exchange& e) {
   set(CURLOPT_PROTOCOLS_STR, e.request.allows_http ? "http,https" : "https");
   if (e.is_http()) set(CURLOPT_PROXY, "");                 // a proxy would hide the address that on_connect() judges
   set(CURLOPT_HTTP_VERSION, long(CURL_HTTP_VERSION_1_1));  // a connection for each range is faster than one for all
+  set(CURLOPT_ACCEPT_ENCODING, "identity");
   set(CURLOPT_USERAGENT, "mxfp4-pack/" MXFP4_VERSION);
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_CONNECTTIMEOUT, connect_seconds);
@@ -182,6 +209,7 @@ void Connection::set_options(Exchange& e) {
       set(CURLOPT_CAINFO, bundle.c_str());
       break;
     }
+  if (e.request.offset == HttpRequest::head) set(CURLOPT_NOBODY, 1L);
   if (e.request.offset >= 0)
     set(CURLOPT_RANGE, fmt::format("{}-{}", e.request.offset, e.request.offset + e.request.bytes - 1).c_str());
   if (e.request.credentials) set_credentials(e);
@@ -220,9 +248,12 @@ HttpResult Connection::get(const HttpRequest& request, const BodySink& sink) {
   if (r.is_whole) return r;
   r.may_pass = may_pass(code) && e.refused.empty();
   r.problem = !e.refused.empty() ? e.refused : e.error[0] ? e.error : libcurl().easy_strerror(code);
-  if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+  const bool is_unknown = r.problem.find("issuer") != r.problem.npos || r.problem.find("self") != r.problem.npos;
+  if ((code == CURLE_PEER_FAILED_VERIFICATION && is_unknown) || code == CURLE_SSL_CACERT_BADFILE)
     r.problem += "; name your authority's certificates in SSL_CERT_FILE";
-  if (code == CURLE_UNSUPPORTED_PROTOCOL) r.problem = "redirected to an address that is not https://";
+  if (code == CURLE_UNSUPPORTED_PROTOCOL)
+    r.problem =
+        request.is_redirected ? "redirected to an address that is not https://" : "an address of https:// was expected";
   return r;
 }
 

@@ -17,8 +17,9 @@ struct Credentials {
 };
 
 struct HttpRequest {
+  static constexpr int64_t whole = -1, head = -2;  // offsets: all of a file, or the headers alone
   std::string url;
-  int64_t offset = -1, bytes = 0;            // a range; offset -1: the whole file
+  int64_t offset = whole, bytes = 0;         // a range
   const Credentials* credentials = nullptr;  // null: none are sent
   bool allows_http = false;                  // the first URL of the source is http://
   bool is_redirected = false;                // a server chose the URL
@@ -30,7 +31,9 @@ struct HttpHeaders {
   int64_t content_length = -1, retry_after = -1;  // seconds
   int64_t first = -1, last = -1, total = -1;      // of Content-Range
   int64_t modified_ns = 0;                        // of Last-Modified
-  std::string etag, last_modified, location, link, content_encoding, bucket_region;
+  std::string etag, last_modified, location, link, content_encoding, transfer_encoding, bucket_region;
+  std::string error_code;  // "AccessDenied", of an S3 store's answer or the hub's
+  std::string from;        // the URL
 };
 
 /// Takes a part of the body of an answer 200 or 206. Returns false to end the transfer.

@@ -185,7 +185,7 @@ test_other_conversions() {
   convert ckpt out-not --backend marlin --engine vllm
   expect 'the same again' 0 '' 'out-sums: unchanged' convert_to ckpt out-sums --published SHA256SUMS
   expect 'the same, not asked for' 0 '' 'out-sums: unchanged' convert_to ckpt out-sums
-  expect 'the same, not recorded' 2 '' 'but it does not say that these published hashes were compared; --force replaces it' \
+  expect 'the same, not recorded' 2 '' 'but it does not say that these published hashes were compared; verify --published compares them; --force replaces it' \
     convert_to ckpt out-not --published SHA256SUMS
   expect 'replaced' 0 '' 'as published' convert_to ckpt out-not --force --published SHA256SUMS
   expect 'then it is' 0 'SHA256SUMS' '' recorded out-not

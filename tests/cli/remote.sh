@@ -74,11 +74,25 @@ test_folder() {
 test_headers() {
   served
   expect 'inspect' 0 '^hf://own/model: gpt-oss' 'commit [0-9a-f]{40}, 7 files' "$program" inspect "$hub"
-  expect 'dry run' 0 'contents: not read' 'a dry run reads no tensors: hashes of shards are not compared' \
+  expect 'dry run' 0 'contents: not read' 'a dry run reads no tensors: only hashes of small files are compared' \
     converted "$hub" plan --dry-run
   expect 'headers alone are read' 0 '' '' test "$(sent)" -lt $((bytes / 2))
   expect 'inspect prints the same' 0 '' '' diff <("$program" inspect "$hub" --json 2>/dev/null | sed "s|$hub|X|g") \
     <("$program" inspect own/model --json | sed "s|own/model|X|g")
+}
+quietly() { "$@" 2>/dev/null; }
+test_companions() {  # large ones are not read for headers
+  served
+  head -c 3000000 /dev/zero | tr '\0' 'x' >own/model/tokenizer.model
+  for source in "$hub" "$origin/plain/own/model" s3://own/model; do
+    : >log
+    expect "inspect $source" 0 '^[a-z0-9]*://.*: gpt-oss' '' quietly "$program" inspect "$source"
+    expect "its bytes" 0 '' '' test "$(sent)" -lt 1000000
+    expect "dry run $source" 0 'contents: not read' '' quietly converted "$source" plan --dry-run
+    expect "its bytes" 0 '' '' test "$(sent)" -lt 2000000
+  done
+  expect 'convert copies them' 0 '' '' converted "$hub" out -q
+  expect 'the same bytes' 0 '' '' cmp out/tokenizer.model own/model/tokenizer.model
 }
 test_published() {
   served
@@ -116,9 +130,14 @@ test_parts() {
   headers=$(python3 -c 'import sys; print(sum(8 + int.from_bytes(open(f, "rb").read(8), "little") for f in sys.argv[1:]))' \
     own/model/*.safetensors)
   expect 'parts fetch each byte once, and headers three times' 0 '' '' test "$(of_shards)" -eq $((bytes + 2 * headers))
-  expect 'merge' 0 '' '' "$program" merge out -q
+  expect 'merge' 0 '' 'merge reads headers and small files from hf://own/model' "$program" merge out
   convert own/model local --backend marlin --engine vllm
   expect 'OUT of parts' 0 '' '' diff -r -x mxfp4-pack.json out local
+  expect 'the same as one run' 0 '' 'out: unchanged' converted "$hub" out
+  also 'parts compare no published hashes' 1
+  expect 'a part' 0 '' '' converted "$hub" begun -q --part 0/2
+  expect 'one run goes on' 0 '' 'parts compare no published hashes' converted "$hub" begun
+  also 'as published' 0
   expect 'parts and hashes' 0 'as published in' ': commit ' "$program" verify out --published "$hub"
 }
 test_add_and_link() {
@@ -143,12 +162,25 @@ test_addresses() {
   refused 'a query' 'https://host/x: a folder.s address was expected' "$program" inspect 'https://host/x?token=secret'
   refused 'http to the internet' 'http:// reaches only private addresses; use https://' "$program" inspect http://8.8.8.8/x/
   refused 'no checkpoint' 'no model.safetensors.index.json and no \*.safetensors' "$program" inspect s3://own/model/docs
-  refused 'a wrong key' '403; check AWS_ACCESS_KEY_ID' env AWS_SECRET_ACCESS_KEY=x "$program" inspect s3://own/model
+  refused 'a wrong key' '403 \(AccessDenied\); check AWS_ACCESS_KEY_ID' env AWS_SECRET_ACCESS_KEY=x "$program" inspect s3://own/model
   refused 'a key with a line of its own' 'AWS_SESSION_TOKEN: holds characters that no key has' \
     env AWS_SESSION_TOKEN=$'a\r\nx-evil: 1' "$program" inspect s3://own/model
-  refused 'no key' '403; set AWS_ACCESS_KEY_ID' env -u AWS_ACCESS_KEY_ID "$program" inspect s3://own/model
-  refused 'a bucket without objects' 'no object' "$program" inspect s3://own/none
-  refused 'offline' 'not in the cache, and HF_HUB_OFFLINE is set' env HF_HUB_OFFLINE=1 "$program" inspect "$hub"
+  refused 'no key' '403 \(AccessDenied\); set AWS_ACCESS_KEY_ID' env -u AWS_ACCESS_KEY_ID "$program" inspect s3://own/model
+  refused 'a prefix without objects' 'no object' "$program" inspect s3://own/none
+  refused 'no bucket' '404 \(NoSuchBucket\); does it exist' "$program" inspect s3://none/x
+  refused 'offline' 'HF_HUB_OFFLINE is set, so the hub is not asked; the cache does not have the repository' \
+    env HF_HUB_OFFLINE=yes "$program" inspect "$hub"
+  refused 'offline, with a revision' 'the hub is not asked; give the folder of that snapshot' \
+    env HF_HUB_OFFLINE=1 "$program" inspect "$hub@main"
+  expect 'not offline' 0 gpt-oss ': commit ' env HF_HUB_OFFLINE=0 "$program" inspect "$hub"
+  for more in '' --dry-run; do
+    refused "OUT on a server $more" 'hf://own/new: OUT must be a local directory; upload it afterwards' \
+      converted own/model hf://own/new $more -q
+  done
+  converted own/model own/packed -q
+  for source in hf://own/packed "$origin/plain/own/packed"; do
+    refused "an OUT on a server: $source" 'already packed by mxfp4-pack; download that output' "$program" inspect "$source" -q
+  done
 }
 test_names() {
   served
@@ -249,6 +281,31 @@ test_lists() {
     again --odd $odd
     refused "an endless list: $odd" 'its list of objects has no end' timeout 60 "$program" inspect s3://own/model
   done
+}
+test_waits() {
+  served --odd drip
+  refused 'a byte for each answer' 'model-0.*, 8 times; give the same command again later' converted "$hub" out -q
+  again --fault date --at -4
+  refused 'a date in Retry-After' '503, and asks to wait (119[0-9]|1200) s; give the same command again then' \
+    timeout 20 "$program" inspect "$hub" -q
+  again --odd no-length
+  refused 'an answer without a length' 'revision main: sent without its length, so it may be cut off' \
+    "$program" inspect "$hub" -q
+  again --odd entities
+  mv own/model/generation_config.json "own/model/a&b +%41.json"
+  expect 'a list with entities' 0 '' '' converted s3://own/model entities -q
+  expect 'the name' 0 '' '' cmp "entities/a&b +%41.json" "own/model/a&b +%41.json"
+  again
+  expect 'a list in percent encoding' 0 '' '' converted s3://own/model encoded -q
+  expect 'the same name' 0 '' '' cmp "encoded/a&b +%41.json" "own/model/a&b +%41.json"
+  again --odd forbidden
+  expect 'absent files are forbidden' 0 gpt-oss 'only companions with usual names' "$program" inspect "$origin/plain/own/model"
+}
+test_changed_object() {  # behind a commit, without published hashes
+  served
+  converted "$hub" whole -q
+  again --fault changed --at "$(wc -l <log)"
+  refused 'another ETag' 'changed while it was read: "another" instead of' converted "$hub" out --no-published -q
 }
 test_proxies() {
   cp -rp "$once/own" .

@@ -18,6 +18,7 @@ import datetime
 import email.utils
 import hashlib
 import hmac
+import html
 import http.server
 import json
 import pathlib
@@ -33,9 +34,9 @@ import urllib.parse
 # Faults that pass: the program asks again. Faults that stay: it ends with one line, unless the answer has no such
 # property. "flip" changes a byte, which only a published hash can show; "changed" changes the ETag as well.
 PASSING = ["cut", "reset", "500", "503", "429", "stall"]
-STAYING = ["short", "changed", "wrong-range", "larger", "403", "404", "416", "flip"]
+STAYING = ["date", "short", "changed", "wrong-range", "larger", "403", "404", "416", "flip"]
 FAULTS = PASSING + STAYING
-ODD = ["no-version", "other-commit", "cut-list", "key-count", "no-keys", "same-keys", "same-token"]
+ODD = ["no-version", "other-commit", "cut-list", "key-count", "no-keys", "same-keys", "same-token", "entities", "no-length", "drip", "forbidden"]
 WEIGHTS = (".safetensors", ".bin", ".pt")
 PAGE = 3  # entries of a list
 
@@ -133,6 +134,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.refuse(int(self.how))
         if self.how == "stall":
             time.sleep(40)
+        if self.how == "date":
+            until = email.utils.formatdate(time.time() + 1200, usegmt=True)
+            return self.send(503, b"", {"Retry-After": until})
         if self.how == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
@@ -219,16 +223,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.server.options.keys and not self.signature_is_right(url):
             return self.refuse(403)
         bucket = self.server.folder / parts[0]
+        if not bucket.is_dir():
+            return self.refuse(404)
         if len(parts) > 1 and parts[1]:
             return self.file(bucket.joinpath(*parts[1:]))
         query = urllib.parse.parse_qs(url.query)
         prefix, start = query.get("prefix", [""])[0], int(query.get("continuation-token", ["0"])[0])
         keys = sorted(k for k in (str(p.relative_to(bucket)) for p in bucket.rglob("*") if p.is_file()) if k.startswith(prefix))
-        xml = '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>'
+        is_encoded = self.server.options.odd != "entities"
+        xml = '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>' + is_encoded * "<EncodingType>url</EncodingType>"
         for key in keys[start : start + PAGE]:
             path = bucket / key
             when = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
-            xml += (f"<Contents><Key>{urllib.parse.quote(key)}</Key><LastModified>{when:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+            xml += (f"<Contents><Key>{urllib.parse.quote(key) if is_encoded else html.escape(key)}</Key><LastModified>{when:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
                     f"<ETag>{etag_of(path).replace(chr(34), '&quot;')}</ETag><Size>{path.stat().st_size}</Size></Contents>")
         is_more = start + PAGE < len(keys)
         xml += f"<IsTruncated>{str(is_more).lower()}</IsTruncated>"
@@ -285,9 +292,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return hmac.compare_digest(hmac.new(signing, text.encode(), hashlib.sha256).hexdigest(), given[3])
 
     def refuse(self, status):
-        self.send(status, b"no\n", {"Retry-After": str(self.server.options.pause)} if status == 429 else {})
+        codes = {403: "AccessDenied", 404: "NoSuchBucket"}
+        text = f"<Error><Code>{codes[status]}</Code></Error>".encode() if status in codes else b"no\n"
+        self.send(status, text, {"Retry-After": str(self.server.options.pause)} if status == 429 else {})
+
+    do_HEAD = do_GET
 
     def send(self, status, data, headers=None):
+        if status == 404 and self.server.options.odd == "forbidden":
+            status = 403
         self.status = status
         self.send_response(status)
         for name, value in (headers or {}).items():
@@ -295,12 +308,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         part = data
         if self.how in ("cut", "short"):
             part = data[: len(data) // 2]
-        self.send_header("Content-Length", str(len(part) if self.how == "short" else len(data)))
+        if self.server.options.odd == "drip" and status == 206:
+            part = data[:1]
+        if self.server.options.odd == "no-length" and status == 200:
+            self.close_connection = True
+        else:
+            self.send_header("Content-Length", str(len(part) if self.how == "short" else len(data)))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         self.wfile.write(part)
         self.sent = len(part)
-        if self.how == "cut":
-            self.close_connection = True
+        if len(part) < len(data):
+            self.close_connection = self.close_connection or self.how != "short"
 
 
 def parser():
