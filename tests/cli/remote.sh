@@ -284,7 +284,8 @@ test_lists() {
 }
 test_waits() {
   served --odd drip
-  refused 'a byte for each answer' 'model-0.*, 8 times; give the same command again later' converted "$hub" out -q
+  refused 'a byte for each answer' 'model-0.*, 8 times; give the same command again later' \
+    timeout 100 "$program" convert "$hub" out --backend marlin --engine vllm --no-loader -q
   again --fault date --at -4
   refused 'a date in Retry-After' '503, and asks to wait (119[0-9]|1200) s; give the same command again then' \
     timeout 20 "$program" inspect "$hub" -q
