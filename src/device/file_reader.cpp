@@ -103,13 +103,17 @@ const FileReader::Opened& FileReader::opened(const std::string& name) {
   Opened& made = files_.emplace(name, Opened{DirectFile(open_read(name)), {}}).first->second;
   const int64_t bytes = made.file.fd().stat().st_size;
   made.file.keep_reads(room_.stays(bytes));
-  if (tells_what_is_cached(made.file.fd())) made.before.emplace(made.file.fd(), 0, bytes);
+  const bool tells = !made.file.is_on_tmpfs() && tells_what_is_cached(made.file.fd());  // all of tmpfs is in memory
+  if (tells) made.before.emplace(made.file.fd(), 0, bytes);
   return made;
 }
 
 void FileReader::count_cached(const Unit& unit) {
   const auto& before = unit.opened->before;
-  const int64_t bytes = unit.part.bytes, cached = before ? before->cached_bytes(unit.part.offset, bytes) : -1;
+  const int64_t bytes = unit.part.bytes;
+  const int64_t cached = unit.opened->file.is_on_tmpfs() ? bytes
+                         : before                        ? before->cached_bytes(unit.part.offset, bytes)
+                                                         : -1;
   const std::lock_guard lock(mutex_);
   cached_.read += bytes;
   if (cached < 0 || cached_.before < 0) {
