@@ -2,6 +2,7 @@
 replace a layer's own, are filled, converted and copied into the originals."""
 
 import os
+import re
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -89,7 +90,17 @@ class Model(Module):
         finalize_layerwise_reload(self)
 
 
-MODULES = {"base_loader": {"BaseModelLoader": BaseModelLoader},
+def safetensors_weights_iterator(hf_weights_files, use_tqdm_on_load, safetensors_load_strategy=None, local_expert_ids=None):
+    """In place of vLLM's: what it was called with."""
+    return iter([(hf_weights_files, use_tqdm_on_load, safetensors_load_strategy, local_expert_ids)])
+
+
+def _natural_sort_key(path):
+    return [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", path)]
+
+
+MODULES = {"default_loader": {"safetensors_weights_iterator": safetensors_weights_iterator},
+           "weight_utils": {"_natural_sort_key": _natural_sort_key}, "base_loader": {"BaseModelLoader": BaseModelLoader},
            "utils": {"record_metadata_for_reloading": record_metadata_for_reloading},
            "reload": {}, "reload.types": {"LayerReloadingInfo": LayerReloadingInfo},
            "reload.layerwise": {"LAYERWISE_INFO": LAYERWISE_INFO}}

@@ -24,7 +24,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from . import eplb, humming, learned, live, load_formats, offload, own_kernel, weight_cache
+from . import eplb, humming, learned, live, load_formats, offload, own_kernel, rest, weight_cache
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
 # Models, and the quant_method of their checkpoints. Methods in ANY_MODEL, with vLLM's names, are for all other models,
@@ -197,6 +197,8 @@ class PackedMethod:
             self.create_unpacked(self, layer)
         if not self.dummy and self.packed.fallback is None and self.device.type != "meta":  # meta: vllm preload has them
             self.packed.expect(self.entries, self.experts_of(layer), self.device)
+            if self.place[0] == "model":  # a draft model takes few of the directory's other tensors
+                rest.expect(self.packed.directory, self.device, get_current_vllm_config())
 
     def process_weights_after_loading(self, layer):
         if self.held is not None:
