@@ -17,56 +17,56 @@ inline constexpr int64_t parts_taken = -1;
 /// Whether a name is a file of so many bytes.
 bool has_size(const Folder& folder, const std::string& name, int64_t bytes);
 
-/// What all parts of a run are given.
+/// The inputs that all parts of a run share.
 struct PartRun {
   std::string out;  // as the user calls it
   const Place& place;
   const Plan& plan;   // whose files and jobs are dealt out
-  JournalHead head;   // only parts with the same options and source come together
-  std::string whole;  // how to do without parts, where they do not
+  JournalHead head;   // parts belong together if they have the same options and source
+  std::string whole;  // for messages: how to write the output without parts
 };
 
-/// What is to be done of a part, and the bytes of the files that are written.
+/// The number of files and jobs of a part, and the bytes of its files.
 struct PartSize {
   int files = 0, jobs = 0;
   int64_t bytes = 0;
 };
 PartSize size_of(const Plan& plan, const Deal& deal, int part);
 
-/// Says how a part ended; gives what --json prints.
+/// Prints how a part ended. Returns the object that --json prints.
 Json report_part(const std::string& out, const PartNumber& part, const PartSize& size, bool unchanged,
                  const std::string& how);
 
-/// How one part is written.
+/// How to write one part.
 struct PartWork {
   PartNumber number;
-  Json command;                                       // from which merge makes the run again
-  std::shared_ptr<const SourceFolder> source_folder;  // limits the modes
-  std::string mark;                                   // a file of OUT, by which another output in its place is known
-  bool is_new = true;                                 // OUT was not there
+  Json command;                                       // the command line, which merge repeats
+  std::shared_ptr<const SourceFolder> source_folder;  // limits the permissions
+  std::string mark;    // a file of OUT; if its state changes, another output took OUT's place
+  bool is_new = true;  // OUT did not exist
   std::function<Json(OutputDir& out, const Deal& deal)> write;  // returns seconds, "wall" among them
 };
 
-/// Writes a part's files and its record, and nothing where that was done. Says it, and returns what --json prints.
+/// Writes a part's files and its record; does nothing if the part is finished. Prints how it ended, and returns the
+/// object that --json prints.
 Json write_part(const PartRun& run, const PartWork& work);
 
-/// The finished parts of a run. Throws Error{usage} where one was given something else, or is one of another number of
-/// parts.
+/// The finished parts of a run. Throws Error{usage} if one has other inputs, or belongs to another number of parts.
 class Parts {
  public:
-  /// count: how many there are to be; 0: what the first found says.
+  /// count: the number of parts; 0: the number that the first part found has.
   explicit Parts(const PartRun& run, int count = 0);
 
   bool has(int part) const { return found_[size_t(part)] != nullptr; }
-  /// How many there are to be.
+  /// The number of parts.
   int count() const { return int(found_.size()); }
-  /// Those that have something to write and are not there, or not whole.
+  /// The parts that have something to write and are missing or incomplete.
   std::vector<int> missing() const;
   const Deal& dealt() const { return deal_; }
-  /// Those that are there, also where one number is there twice or a part is not whole.
+  /// All parts found, even if a number is there twice or a part is incomplete.
   const std::vector<PartFolder>& all() const { return all_; }
-  /// Moves the parts' files into the partial output and hands what their records say to its journal. Done again after
-  /// an interruption, it ends the same.
+  /// Moves the parts' files into the partial output and adds their records to its journal. Repeated after an
+  /// interruption, it gives the same result.
   void move_into(OutputDir& out) const;
 
  private:
