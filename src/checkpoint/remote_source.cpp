@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 
@@ -70,7 +71,12 @@ RemoteSource::~RemoteSource() = default;
 void RemoteSource::add_files() {
   Problems problems;
   for (RemoteFile& f : listing_.files) {
-    if (!is_safe_name(f.name)) problems.error(address_.shown, "unsafe file name '{}'", f.name);
+    const auto parts = fs::path(f.name);
+    if (!is_safe_name(f.name))
+      problems.error(address_.shown, "unsafe file name '{}'", f.name);
+    else if (std::any_of(parts.begin(), parts.end(), [](const fs::path& p) { return p.native().size() > NAME_MAX; }))
+      problems.error(address_.shown, "the name of a file has more than {} bytes: '{}..'", NAME_MAX,
+                     f.name.substr(0, 60));
     if (std::string name = f.name; !files_.emplace(name, std::move(f)).second)
       problems.error(address_.shown, "lists {} twice", name);
   }

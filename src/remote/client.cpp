@@ -133,6 +133,7 @@ void Client::set_place(const std::string& url, const std::string& place) {
 std::string Client::advice(const HttpHeaders& h) const {
   if (!h.bucket_region.empty() && (is_redirect(h.status) || h.status == 400))
     return fmt::format("; the bucket is in {}: set AWS_REGION", printable(h.bucket_region));
+  if (h.error_code == "AuthorizationHeaderMalformed") return "; check AWS_REGION";
   if (h.status != 401 && h.status != 403) return {};
   if (!credentials_.sigv4.empty()) return "; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN";
   if (shown_.starts_with("s3://")) return "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";

@@ -189,6 +189,9 @@ test_names() {
   refused 'an unsafe name' "unsafe file name 'a:b'" "$program" inspect hf://own/bad
   rm own/bad/a:b own/bad/model-00001-of-00001.safetensors
   refused 'a missing shard' 'model-00001-of-00001.safetensors: missing' "$program" inspect hf://own/bad -q
+  again --odd long-name
+  refused 'a long name' "the name of a file has more than 255 bytes: 'x{60}\.\.'" "$program" inspect "$hub"
+  again
   mkdir -p home/hub/models--own--model/snapshots
   cp -r own/model home/hub/models--own--model/snapshots/x
   expect 'the cache comes first' 0 'gpt-oss' 'own/model: its snapshot ' env HF_HOME="$dir/home" "$program" inspect "$hub"

@@ -36,7 +36,8 @@ import urllib.parse
 PASSING = ["cut", "reset", "500", "503", "429", "stall"]
 STAYING = ["date", "short", "changed", "wrong-range", "larger", "403", "404", "416", "flip"]
 FAULTS = PASSING + STAYING
-ODD = ["no-version", "other-commit", "cut-list", "key-count", "no-keys", "same-keys", "same-token", "entities", "no-length", "drip", "forbidden"]
+ODD = ["no-version", "other-commit", "cut-list", "key-count", "no-keys", "same-keys", "same-token", "entities", "no-length", "drip",
+       "forbidden", "long-name"]
 WEIGHTS = (".safetensors", ".bin", ".pt")
 PAGE = 3  # entries of a list
 
@@ -164,6 +165,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not folder.is_dir():
             return self.refuse(404)
         commit, tree = self.server.tree(folder)
+        if self.server.options.odd == "long-name":
+            tree = tree + [dict(tree[0], path=300 * "x")]
         if what[0] == "revision":
             known = what[1] in ("main", commit)
             if self.server.options.odd == "other-commit":
