@@ -1,6 +1,7 @@
 // Plans, packs and unpacks with every backend in memory: over shapes, tensor-parallel sizes and seeds, for every code
 // with every scale byte, and by the backend's layout file.
 #include <catch2/catch.hpp>
+#include <map>
 #include <random>
 #include <set>
 
@@ -194,4 +195,26 @@ TEST_CASE("a layout file of every backend packs its bytes, and is known as built
     CHECK(compare_layout_files(true, 96, 160, tp) >= 20);
     CHECK(compare_layout_files(false, 128, 256, tp) >= 20);
   }
+}
+
+TEST_CASE("jobs in the order of the source have experts that lie side by side in it") {
+  Checkpoint ck = made(false, 256, 256, 12);
+  int64_t end = 0;
+  for (Tensor& t : ck.tensors) {  // by name: expert 10 follows expert 1
+    t.offset = end;
+    end += t.bytes;
+  }
+  Problems problems;
+  const Model model = recognise(ck, {}, problems);
+  for (const bool in_source_order : {false, true}) {
+    const Plan plan =
+        make_plan(ck, model, find_backend("marlin", "vllm", ""), {.in_source_order = in_source_order}, problems);
+    std::map<size_t, std::set<std::pair<int64_t, int64_t>>> jobs;
+    for (const Job& job : plan.jobs)
+      if (const auto* pack = std::get_if<PackJob>(&job)) jobs[pack->target].insert({pack->begin, pack->end});
+    CHECK(jobs.size() == 4);
+    const std::set<std::pair<int64_t, int64_t>> wanted = {{0, 2}, {2, 10}, {10, 12}}, all = {{0, 12}};
+    for (const auto& [target, ranges] : jobs) CHECK(ranges == (in_source_order ? wanted : all));
+  }
+  CHECK(!problems.any());
 }
