@@ -86,10 +86,6 @@ all_ended() { [ -z "$(squeue -h)" ]; }
 started() { compgen -G .out.mxfp4-pack/parts; }
 same() { diff -r single out || die "$1: other bytes than a single run"; rm -rf out; echo "$1: the bytes of a single run"; }
 
-<<<<<<< HEAD
-submit >/dev/null
-submit_missing >/dev/null 2>&1 || die 'merge after all parts'
-=======
 # each node fetches only what it packs
 from_server() {
   mkdir -p www/own && cp -r ckpt www/own/model
@@ -113,10 +109,8 @@ SCRIPT
 }
 if [ "${4:-}" = server ]; then from_server; exit; fi
 
-submit && submit_merge >/dev/null
-until_true all_ended
-[ -z "$(submit_missing 2>&1 >/dev/null | grep -v 'no parts to merge')" ] || die 'what is missing, where nothing is'
->>>>>>> afe24601 (remote: waits end, a changed object behind a commit is seen, and only small companions are read for headers)
+submit >/dev/null
+submit_missing >/dev/null 2>&1 || die 'merge after all parts'
 submit_verify >verify.txt || die 'verify by parts'
 [ "$(cat "slurm-$(grep -o '[0-9]*$' verify.txt)"_*.out | grep -c 'part [0-4] of 5: right')" = 5 ] || die 'not five verdicts'
 echo 'verify by an array of 5: right'
