@@ -2,6 +2,7 @@
 #include "src/device/file_reader.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -209,6 +210,16 @@ TEST_CASE("files that are read stay in the page cache if memory has room for wha
   second.finish(second.begin({{dir / "file", 0, file_bytes, target.data()}}));
   CHECK(second.cached().before > file_bytes / 2);
   CHECK(second.cached().now == second.cached().before);
+}
+
+TEST_CASE("all of a file on tmpfs counts as cached") {
+  const Fd fd(::memfd_create("file", MFD_CLOEXEC), "memory");
+  std::vector<uint8_t> target(file_bytes);
+  fd.write(target.data(), file_bytes, 0);
+  FileReader reader(3);
+  reader.finish(reader.begin({{fd.proc_path(), 0, file_bytes, target.data()}}));
+  const CachedBytes found = reader.cached();
+  CHECK((found.read == file_bytes && found.before == file_bytes && found.now == file_bytes));
 }
 
 TEST_CASE("what no file has is refused before pieces are made of it") {
