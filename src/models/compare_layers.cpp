@@ -9,9 +9,9 @@ namespace mxfp4 {
 
 namespace {
 
-/// What tells a module's precision; null if it is none.
+/// What tells a module's precision; null if it is none. Of a tensor, also the tensor itself.
 struct Principal {
-  const Tensor *weight = nullptr, *scales = nullptr;
+  const Tensor *weight = nullptr, *scales = nullptr, *own = nullptr;
 };
 using Items = std::map<std::string, Principal>;  // by block, module or tensor
 using Layers = std::map<int64_t, Items>;
@@ -30,7 +30,7 @@ Principal principal(const LayerParts& parts, const std::string& module) {
       if (const auto it = parts.find(module + name); it != parts.end()) return it->second.first;
     return nullptr;
   };
-  return {first_of({".weight", ".weight_packed", ".blocks", ""}), first_of({".weight_scale"})};
+  return {first_of({".weight", ".weight_packed", ".blocks", ""}), first_of({".weight_scale"}), nullptr};
 }
 
 bool differ(const Tensor* a, const Tensor* b) { return a && b && a->dtype != b->dtype; }
@@ -72,6 +72,22 @@ std::set<std::string> comparable(const LayerParts& parts) {
   return out;
 }
 
+/// Whether a layer of multi-token prediction has an item or what stands in its place: one norm for the numbered ones of
+/// LongCat's main layers, MiMo's name of the norm before the MLP, experts in one tensor.
+bool has_in_place(const std::set<std::string>& items, const std::string& item) {
+  if (items.count(item)) return true;
+  const std::string block = block_of(item);
+  if (block.find("norm") != block.npos)
+    return items.count(block) || (item == "post_attention_layernorm" && items.count("pre_mlp_layernorm"));
+  const size_t star = item.find("experts.*.");
+  if (star == item.npos) return false;
+  const std::string stacked = item.substr(0, star) + "experts.", numbered = stacked + "*.";
+  const auto any_starts = [&](const std::string& start) {
+    return std::any_of(items.begin(), items.end(), [&](const std::string& i) { return i.starts_with(start); });
+  };
+  return any_starts(stacked) && !any_starts(numbered);
+}
+
 /// Whether a layer of multi-token prediction needs an item: if it has some of that block, or all norms of a main layer,
 /// each of which stands before a block.
 bool needs(const std::set<std::string>& items, const std::string& item, bool has_norms) {
@@ -89,17 +105,21 @@ class Comparison {
   Comparison(const LayerStack& stack, int64_t layers, const std::vector<LayerAttribute>& attributes,
              std::vector<Lack>& lacks)
       : stack_(stack), attributes_(attributes), lacks_(lacks) {
-    std::set<std::string> modules;
+    std::set<std::string> modules, tensors;
     for (const auto& [index, parts] : stack.layers)
-      for (const auto& [name, part] : parts) modules.insert(module_of_layer(name));
+      for (const auto& [name, part] : parts) modules.insert(module_of_layer(name)), tensors.insert(name);
     for (const auto& [index, parts] : stack.layers)
       if (index < layers)
         for (const auto& [name, part] : parts) {
-          if (modules.count(name)) modules_[block_of(name)][index][name] = {};  // a tensor here, a module elsewhere
           blocks_[index][place_of(name)] = {};
           const std::string block = block_of(name), module = module_of_layer(name);
-          if (module != block) modules_[block][index][module] = {};
-          (module != block ? tensors_[module] : modules_[block])[index][name] = principal(parts, module);
+          const auto add_module = [&, layer = index](const std::string& m) { modules_[block][layer][m] = {}; };
+          if (modules.count(name)) add_module(name);                       // a tensor here, a module elsewhere
+          if (tensors.count(module)) add_module(module_of_layer(module));  // a module here, a tensor elsewhere
+          if (module != block) add_module(module);
+          Principal& p = (module != block ? tensors_[module] : modules_[block])[index][name];
+          p = principal(parts, module);
+          p.own = part.first;
         }
   }
 
@@ -132,7 +152,7 @@ class Comparison {
   Lacking lacking(const Layers& layers, const std::string& item) const {
     const bool all_have =
         std::all_of(layers.begin(), layers.end(), [&](const auto& l) { return l.second.count(item); });
-    if (all_have) return {};
+    if (all_have || is_for_one_end(layers, item)) return {};
     const LayerScope scope = scope_of_block(block_of(item));
     const bool is_whole_block_of_experts =
         scope == LayerScope::experts && &layers == &blocks_;  // dense ones have it, too
@@ -145,18 +165,31 @@ class Comparison {
     return best;
   }
 
+  /// Whether only the first or only the last layer of multi-token prediction has it: what enters and leaves the draft.
+  bool is_for_one_end(const Layers& layers, const std::string& item) const {
+    if (!stack_.is_mtp()) return false;
+    const int64_t first = stack_.layers.begin()->first, last = stack_.layers.rbegin()->first;
+    const auto is_of_others = [&](int64_t end) {
+      return std::any_of(layers.begin(), layers.end(),
+                         [&](const auto& l) { return l.first != end && l.second.count(item); });
+    };
+    return !is_of_others(first) || !is_of_others(last);
+  }
+
   Lacking lacking_of_kinds(const Layers& layers, const std::string& item, const LayerAttribute* kinds) const {
     std::map<std::string, std::vector<const Items*>> with;  // by kind
     const auto kind_of = [&](int64_t layer) { return kinds ? kinds->of_layer.at(size_t(layer)) : std::string(); };
     for (const auto& [index, items] : layers)
       if (items.count(item)) with[kind_of(index)].push_back(&items);
     Lacking out;
+    std::set<std::string> counted;  // kinds
     for (const auto& [index, items] : layers)
       if (const auto sisters = with.find(kind_of(index)); sisters != with.end() && !items.count(item))
         if (is_less_than_any(items, sisters->second, item)) {
-          if (out.layers.empty()) out.with = int64_t(sisters->second.size());
           out.layers.push_back(index);
+          counted.insert(sisters->first);
         }
+    for (const std::string& kind : counted) out.with += int64_t(with[kind].size());
     return out;
   }
 
@@ -164,7 +197,10 @@ class Comparison {
     return std::any_of(sisters.begin(), sisters.end(), [&](const Items* sister) {
       if (!is_part_of(items, *sister)) return false;
       const Principal ours = items.empty() ? Principal() : items.begin()->second, theirs = sister->at(item);
-      const bool is_of_other_precision = differ(ours.weight, theirs.weight) || differ(ours.scales, theirs.scales);
+      const bool is_of_other_precision = differ(ours.weight, theirs.weight) || differ(ours.scales, theirs.scales) ||
+                                         std::any_of(items.begin(), items.end(), [&](const auto& i) {
+                                           return differ(i.second.own, sister->at(i.first).own);
+                                         });
       return !is_of_other_precision;
     });
   }
@@ -183,7 +219,7 @@ class Comparison {
                       fmt::format("missing, {} in {}; {} of the same kind {} it", counted(tensors, "tensor"),
                                   count == 1 ? "1 layer" : fmt::format("each of {} layers", count),
                                   counted(lacking.with, "layer"), lacking.with == 1 ? "has" : "have"),
-                      stack_.root, lacking.layers, items});
+                      stack_.root, lacking.layers, items, int64_t(count) <= lacking.with});
   }
 
   static int64_t sister_of(const Layers& layers, const std::string& item) {
@@ -220,11 +256,16 @@ void compare_mtp(const LayerStack& main, int64_t layers, const LayerStack& stack
     int64_t norms = 0;
     const bool has_norms = std::all_of(of_main.begin(), of_main.end(), [&](const auto& item) {
       const bool is_norm = item.first == block_of(item.first) && item.first.find("norm") != std::string::npos;
-      return !is_norm || (++norms && ours.count(item.first));
+      return !is_norm || (++norms && has_in_place(ours, item.first));
     });
+    std::set<std::string> said;  // of this layer
+    for (const Lack& l : lacks)
+      if (l.is_certain && l.stack == stack.root && std::count(l.layers.begin(), l.layers.end(), index))
+        said.insert(l.parts.begin(), l.parts.end());
     std::vector<std::string> missing;
     for (const auto& [item, with] : of_main)
-      if (!ours.count(item) && needs(ours, item, has_norms && norms > 0)) missing.push_back(item);
+      if (!has_in_place(ours, item) && !has_in_place(said, item) && needs(ours, item, has_norms && norms > 0))
+        missing.push_back(item);
     if (missing.empty()) continue;
     const std::string more = missing.size() > 1 ? fmt::format(" .. {} ({} such)", missing.back(), missing.size()) : "";
     lacks.push_back({fmt::format("{}.{}.{}{}", stack.root, index, missing.front(), more),

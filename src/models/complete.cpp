@@ -50,6 +50,7 @@ class Completeness {
     if (!main_ || counted_.layers == 0) return {};
     check_numbers();
     check_mtp();
+    check_drafter();
     compare_layers(*main_, counted_.layers, layer_attributes(*counted_.config, counted_.layers), lacks_);
     for (const LayerStack& stack : stacks_) {
       if (&stack != main_) compare_layers(stack, INT64_MAX, {}, lacks_);
@@ -112,6 +113,25 @@ class Completeness {
                              counted(counted_.mtp, "layer"), counted_.mtp_key, counted_.mtp));
   }
 
+  /// The first stage of a DSpark drafter reads the main layers, and its last stage has the head.
+  void check_drafter() {
+    for (const LayerStack& stack : stacks_) {
+      if (!stack.is_mtp()) continue;
+      const auto has = [&](const LayerParts& parts, const std::string& module) {
+        const auto part = parts.lower_bound(module + ".");
+        return part != parts.end() && part->first.starts_with(module + ".");
+      };
+      const auto &first = *stack.layers.begin(), &last = *stack.layers.rbegin();
+      const bool reads = has(first.second, "main_proj"), heads = has(last.second, "markov_head");
+      if (reads && !heads)
+        add(fmt::format("{}.{}.markov_head", stack.root, last.first),
+            fmt::format("missing; {}.{} has main_proj, so the last stage has a head", stack.root, first.first));
+      if (heads && !reads)
+        add(fmt::format("{}.{}.main_proj", stack.root, first.first),
+            fmt::format("missing; {}.{} has markov_head, so the first stage has it", stack.root, last.first));
+    }
+  }
+
   /// A layer with experts has something that chooses among them.
   void check_router() {
     std::vector<int64_t> without;
@@ -149,7 +169,7 @@ class Completeness {
   /// Whether it was said of this layer.
   bool lacks_gate(int64_t layer) const {
     return std::any_of(lacks_.begin(), lacks_.end(), [&](const Lack& l) {
-      return l.stack == main_->root && std::count(l.layers.begin(), l.layers.end(), layer) > 0 &&
+      return l.is_certain && l.stack == main_->root && std::count(l.layers.begin(), l.layers.end(), layer) > 0 &&
              std::any_of(l.parts.begin(), l.parts.end(), [](const std::string& part) {
                return contains_any(part, {"gate", "router"});
              });
@@ -202,9 +222,11 @@ class Completeness {
       add("lm_head", "the output head is missing; config.json does not tie it to the embedding");
   }
 
-  /// Of DeepSeek-V4: the head joins the streams that layers keep apart.
+  /// Of DeepSeek-V4: the head joins the streams that layers keep apart. V4.1 does so without tensors.
   bool has_hyper_connections() const {
-    return main_->layers.begin()->second.count("hc_attn_fn") && model_type().starts_with("deepseek_v4");
+    const std::string type = model_type();
+    return main_->layers.begin()->second.count("hc_attn_fn") && type.starts_with("deepseek_v4") &&
+           !type.starts_with("deepseek_v41");
   }
 
   /// "embed_tokens" of "model.embed_tokens.weight" behind "model."; empty for other names and parts of other models.
@@ -271,13 +293,14 @@ bool check_complete(const Checkpoint& ck, bool allowed, Problems& problems) {
   std::vector<Lack> lacks = find_lacks(ck);
   check_small_files(ck, lacks, problems);
   for (const Lack& l : lacks)
-    if (allowed)
+    if (allowed || !l.is_certain)
       problems.warn(l.where, "{}", l.what);
     else
       problems.error(l.where, "{}", l.what);
-  if (!lacks.empty() && !allowed)
+  const bool lacks_any = std::any_of(lacks.begin(), lacks.end(), [](const Lack& l) { return l.is_certain; });
+  if (lacks_any && !allowed)
     problems.error(ck.dir, "incomplete; fetch what is missing, or give --allow-incomplete to convert it");
-  return !lacks.empty();
+  return lacks_any;
 }
 
 }  // namespace mxfp4

@@ -16,12 +16,14 @@ struct Lack {
   std::string stack = {};               // its root, if the cause lies in layers
   std::vector<int64_t> layers = {};     // their numbers
   std::vector<std::string> parts = {};  // modules and tensors that each of them lacks
+  bool is_certain = true;               // false: most layers of the kind lack it, and no key of the config says why
 };
 
 /// What is missing. Empty if nothing is, or if the config counts no layers and so promises nothing.
 std::vector<Lack> find_lacks(const Checkpoint& checkpoint);
 
-/// The lacks as errors, or as warnings if they are allowed. True if there are any.
+/// The lacks as errors, or as warnings if they are allowed. True if there are any. One that is not certain is a warning
+/// and does not count.
 bool check_complete(const Checkpoint& checkpoint, bool allowed, Problems& problems);
 
 /// Files that engines read, such as the tokenizer, without contents or with contents that are no JSON. Of other files a

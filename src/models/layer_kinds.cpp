@@ -15,9 +15,11 @@ constexpr int64_t longest_period = 16;
 
 /// "layer_types" tells by its values: all of them are kinds of attention, or not.
 LayerScope scope_of(const std::string& key, const std::vector<std::string>& values) {
-  if (contains_any(key, {"moe", "mlp", "expert", "dense", "sparse", "ffn", "hash"})) return LayerScope::experts;
+  const bool names_attention = contains_any(key, {"attn", "attention"});  // "sparse_attention_freq"
+  if (!names_attention && contains_any(key, {"moe", "mlp", "expert", "dense", "sparse", "ffn", "hash"}))
+    return LayerScope::experts;
   const bool is_attention =
-      contains_any(key, {"attn", "attention", "sliding", "rope", "compress"}) ||
+      names_attention || contains_any(key, {"sliding", "rope", "compress"}) ||
       std::all_of(values.begin(), values.end(), [](const std::string& v) { return contains_any(v, {"attention"}); });
   return is_attention ? LayerScope::attention : LayerScope::all;
 }

@@ -70,9 +70,8 @@ class Partners {
         is_gated = is_gated || (modules.count("gate_proj") && modules.count("up_proj"));
       }
     for (const auto& [parent, modules] : of_any) {
-      const bool is_gated_attention = contains_any(parent, {"attn", "attention"});  // AFMoE: gate_proj alone
       for (const Partner& p : partners)
-        if (!is_gated_attention || std::string_view(p.has) != "gate_proj") require(parent, modules, p.has, p.needs);
+        if (is_about(p, parent)) require(parent, modules, p.has, p.needs);
       if (modules.count("w1") && parent.ends_with("experts.*")) require(parent, modules, "w2", {"w3", "v1"});
       if (is_gated && modules.count("down_proj"))
         require(parent, modules, "up_proj", {"gate_proj"}),
@@ -115,7 +114,16 @@ class Partners {
   bool is_known(std::string_view part) const {
     while (part.ends_with('.')) part.remove_suffix(1);
     return std::any_of(lacks_.begin(), lacks_.end(),
-                       [&](const Lack& l) { return l.where.find(part) != std::string::npos; });
+                       [&](const Lack& l) { return l.is_certain && l.where.find(part) != std::string::npos; });
+  }
+
+  /// Whether a partner belongs into a module. AFMoE's attention has a gate_proj alone. Of norms only attention itself
+  /// needs both: the indexer within DeepSeek's attention has a k_norm alone.
+  static bool is_about(const Partner& p, std::string_view parent) {
+    const std::string_view has = p.has;
+    if (has == "gate_proj") return !contains_any(parent, {"attn", "attention"});
+    const bool is_norm_of_heads = has == "q_norm" || has == "k_norm";
+    return !is_norm_of_heads || contains_any(parent.substr(parent.rfind('.') + 1), {"attn", "attention"});
   }
 
   static bool is_scale(std::string_view last) {

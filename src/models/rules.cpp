@@ -63,6 +63,12 @@ const Rule rules[] = {
      "",
      "e_proj.|h_proj.|enorm.|hnorm.",
      {"e_proj.", "h_proj.", "enorm.", "hnorm.", "norm.", "hc_head_base", "hc_head_fn", "hc_head_scale"}},
+    {"deepseek_v4", "", "main_proj.|main_norm.", {"main_proj.", "main_norm."}},  // DSpark's first stage
+    {"deepseek_v4",
+     "",
+     "markov_head.markov_w",  // its last stage
+     {"norm.", "hc_head_base", "hc_head_fn", "hc_head_scale", "markov_head.markov_w1.", "markov_head.markov_w2."}},
+    {"deepseek_v41", "", "markov_head.embed.|markov_head.head.", {"norm.", "markov_head.embed.", "markov_head.head."}},
     {"", "topk_method=noaux_tc", "*experts.", {router_bias}},
     {"", "use_routing_bias", "*experts.", {router_bias}},
     {"", "moe_router_enable_expert_bias", "*experts.", {router_bias}},
@@ -78,6 +84,7 @@ const Rule rules[] = {
     {"", "shared_expert_intermediate_size", "*experts.", {"*shared_expert."}},
     {"", "shared_intermediate_size", "*experts.|*moe.", {"*shared_expert|*share"}},
     {"llama4", "", "feed_forward.experts.|feed_forward.router.", {"feed_forward.shared_expert."}},
+    {"", "", "*experts.gate_up_proj", {"*experts.down_proj"}},
     {"", "hidden_act=silu", "mlp.up_proj.", {"mlp.gate_proj.", "mlp.down_proj."}},
     {"!nemotron", "hidden_act=silu", "*experts.*.up_proj.", {"*experts.*.gate_proj.", "*experts.*.down_proj."}},
     {"!nemotron", "hidden_act=silu", "*shared_experts.up_proj.", {"*shared_experts.gate_proj."}},
@@ -248,7 +255,8 @@ class Rules {
   /// Whether the layer lacks one of the alternatives for a cause that was found.
   bool is_known(int64_t layer, std::string_view list) const {
     return std::any_of(lacks_.begin(), lacks_.end(), [&](const Lack& l) {
-      const bool is_here = l.stack == stack_.root && std::count(l.layers.begin(), l.layers.end(), layer) > 0;
+      const bool is_here =
+          l.is_certain && l.stack == stack_.root && std::count(l.layers.begin(), l.layers.end(), layer) > 0;
       return is_here && std::any_of(l.parts.begin(), l.parts.end(), [&](const std::string& part) {
                return any_of_list(list, [&](std::string_view name) {
                  while (name.starts_with('*')) name.remove_prefix(1);
