@@ -90,9 +90,10 @@ class Sglang(SglangCase):
     def test_draft_layer(self):
         layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("mtp", 0): random_layer(3, 2, 256, 128, False)}
         checkpoint = deepseek("marlin", layers)
-        draft, = self.serve(checkpoint, [("model.decoder.mlp.experts", 0)])
-        all_same(self, checkpoint, draft, checkpoint.expected(("mtp", 0)))
-        self.directory += "2"
+        for name in ("model.decoder.mlp.experts", "mtp.layers.0.mlp.experts"):
+            draft, = self.serve(checkpoint, [(name, 0)])
+            all_same(self, checkpoint, draft, checkpoint.expected(("mtp", 0)))
+            self.directory += "2"
         self.refuses("no packed experts of mtp layer 0", deepseek("marlin"), [("model.decoder.mlp.experts", 0)])
 
     def test_unpacked_models_are_left_alone(self):

@@ -181,6 +181,15 @@ class Vllm(unittest.TestCase):
             self.all_same(made[DEEPSEEK.format(number)], checkpoint.expected(key))
         self.refuses("no packed experts of mtp layer 1", checkpoint, [DEEPSEEK.format(3)])
 
+    def test_draft_layers_of_qwen_are_numbered_from_0(self):
+        layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("mtp", 0): random_layer(3, 2, 256, 128, False)}
+        checkpoint = deepseek("marlin", layers)
+        checkpoint.write(self.directory)
+        names = [DEEPSEEK.format(0), "mtp.layers.0.mlp.experts"]
+        made = vllm.serve(self.directory, checkpoint, names, swiglu_limit=10.0)
+        for name, key in zip(names, layers):
+            self.all_same(made[name], checkpoint.expected(key))
+
     def test_dummy_reads_nothing(self):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory)

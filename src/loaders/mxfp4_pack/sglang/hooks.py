@@ -99,7 +99,8 @@ def create_weights(original, method, layer, *args, **kwargs):
     if manifest is None:
         return original(method, layer, *args, **kwargs)
     set_ = manifest.pick("auto", layer.moe_tp_size, layer.moe_tp_rank, backends_of(method))
-    draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is named model.decoder
+    # the MTP block is named model.decoder, or Qwen3.5's mtp.layers.N
+    draft = re.search(r"(?<!\bmtp\.)\blayers\.(\d+)\.", layer.layer_name + ".") is None
     place = "mtp" if draft else "model", layer.layer_id
     total = next(iter(set_.layer(*place, layer.layer_name).values())).experts
     layer.mxfp4_pack = Packed(set_, place, eplb.logical_experts(layer, total))

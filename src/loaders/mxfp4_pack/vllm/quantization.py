@@ -153,6 +153,8 @@ class PackedConfig:
         place = self.place(prefix)
         if place not in packed.layers and not hasattr(own := super().get_quant_method(layer, prefix), "mxfp4_backend"):
             return own  # experts of another precision, which are copied unchanged
+        if place not in packed.layers and ("mtp", place[1]) in packed.layers:
+            place = "mtp", place[1]  # MiniMax-M3's draft numbers its layers from 0 under the main model's names
         refuse_class(type(layer))
         if moe.moe_backend == "auto":
             moe.moe_backend = packed.kernel
@@ -167,8 +169,10 @@ class PackedConfig:
         return method
 
     def place(self, prefix):
-        """The layer's place in the manifest. vLLM numbers draft (MTP) layers after the model's own."""
+        """The layer's place in the manifest. vLLM numbers draft (MTP) layers after the model's own, but Qwen's from 0."""
         number = int(re.search(r"\blayers\.(\d+)\.", prefix + ".")[1])
+        if re.search(r"(^|\.)mtp\.layers\.", prefix):
+            return "mtp", number
         main = self.manifest.main_layers
         return ("model", number) if number < main else ("mtp", number - main)
 
