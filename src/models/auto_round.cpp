@@ -29,6 +29,8 @@ void check_scheme(const Json& q, Problems& problems) {
   if (packing != "auto_round:llm_compressor")
     problems.error(config_name, "quantization_config.packing_format is '{}', 'auto_round:llm_compressor' expected",
                    packing);
+  if (const auto bits = q.find("bits"); bits != q.end() && *bits != 4)
+    problems.error(config_name, "quantization_config.bits is {}, but the experts are MXFP4 (4 expected)", bits->dump());
   if (const auto size = q.find("group_size"); size != q.end() && *size != group)
     problems.error(config_name, "quantization_config.group_size is {}, {} expected", size->dump(), group);
 }

@@ -31,7 +31,7 @@ struct KnownOrders {
 
 /// Whether gate and up rows that share a tensor are stored as gate, up, gate, up ..: by --gate-up, the config's
 /// inference_moe_w13_interleaved, or the model type. None, and a problem, if nothing tells: no order is assumed. A
-/// problem, too, if engines read only pairs of that type and the other two say halves.
+/// problem, too, if the other two contradict the model type.
 std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOptions& options, const KnownOrders& known,
                                     const char* tensors, Problems& problems);
 

@@ -9,13 +9,25 @@ namespace {
 
 constexpr ExpertNames mimo_names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
 
+bool says_mxfp4(const Json& q) { return mentions(q, "store_dtype", "mxfp4"); }
+
+/// vLLM's quant_method fp8 reads MXFP4 experts only if store_dtype says so, but a config that does not is MiMo's, too.
 bool matches_mimo(const Checkpoint& ck) {
   const Json* q = quantization_config(ck.config);
-  return q && mentions(*q, "store_dtype", "mxfp4");
+  return q &&
+         (says_mxfp4(*q) || (json_string(*q, "quant_method") == "fp8" && has_expert_suffix(ck, mimo_names.scales)));
+}
+
+void check_store(const Json& q, Problems& problems) {
+  if (!says_mxfp4(q))
+    problems.error(config_name, "quantization_config has no store_dtype 'mxfp4', but the experts are MXFP4");
+  if (const auto size = q.find("mxfp4_block_size"); size != q.end() && *size != group)
+    problems.error(config_name, "quantization_config.mxfp4_block_size is {}, {} expected", size->dump(), group);
 }
 
 void read_mimo(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
   read_spelled_experts(ck, mimo_names, model, problems);
+  if (!model.layers.empty()) check_store(*quantization_config(ck.config), problems);
 }
 
 }  // namespace

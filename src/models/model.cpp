@@ -84,8 +84,19 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
     for (auto t = ck.first_from(layer.module + "."); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
          ++t)
       if (rest.count(&*t) && is_unread(*t, layer) && count++ == 0) first = &*t;
-    if (count) problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {})", count, layer.module);
+    if (!count) continue;
+    const bool is_zero_point = contains_any(first->name, {"zero_point", "qzeros"});
+    problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {}){}", count, layer.module,
+                   is_zero_point ? "; MXFP4 is symmetric, so it has no zero points" : "");
   }
+}
+
+/// A router cannot choose more experts than a layer has.
+void check_top_k(const Model& model, Problems& problems) {
+  for (const MoeLayer& layer : model.layers)
+    if (model.router.top_k > int64_t(layer.experts.size()) && layer.kind == LayerKind::model)
+      return problems.error(config_name, "the router chooses {}, but {} has {}", counted(model.router.top_k, "expert"),
+                            layer.module, counted(int64_t(layer.experts.size()), "expert"));
 }
 
 std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
@@ -93,11 +104,19 @@ std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   return shape;
 }
 
+/// Whether codes [columns/2, rows] and scales [columns/32, rows] have both been turned.
+bool are_both_turned(const std::vector<int64_t>& codes, const std::vector<int64_t>& scales) {
+  return codes.size() > 1 && codes.size() == scales.size() && codes.back() == scales.back() &&
+         columns_of(Dtype::U8, codes[codes.size() - 2]) == scales[scales.size() - 2] * group;
+}
+
 /// What scales of another shape may be.
-std::string hint_of(const std::vector<int64_t>& shape, std::vector<int64_t> expected, int64_t columns) {
+std::string hint_of(const std::vector<int64_t>& codes, const std::vector<int64_t>& shape, std::vector<int64_t> expected,
+                    int64_t columns) {
   const int64_t last = shape.empty() ? 0 : shape.back(), per = last > 0 ? columns / last : 0;
   std::swap(expected.back(), expected[expected.size() - 2]);
   if (shape == expected) return "; the last two dimensions are swapped";
+  if (are_both_turned(codes, shape)) return "; the last two dimensions of codes and scales are swapped";
   if (per == 16) return "; one scale per 16 is NVFP4";
   if (per == 48) return "; 3/4 byte a code is MXFP6";
   if (per == 128) return "; looks like block FP8";
@@ -109,6 +128,7 @@ std::string hint_of(const std::vector<int64_t>& shape, std::vector<int64_t> expe
 bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
   size_t start = 0;
   bool after_key = false, found = false;
+  kind = LayerKind::model;
   while (start <= module.size()) {
     const size_t dot = std::min(module.find('.', start), module.size());
     const std::string_view part = module.substr(start, dot - start);
@@ -117,8 +137,9 @@ bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
       index = number;
       found = true;
     }
-    after_key = part == "layers" || part == "mtp";
-    if (after_key && !found) kind = part == "mtp" ? LayerKind::mtp : LayerKind::model;
+    const bool is_mtp = part == "mtp" || part == "mtp_layers";
+    after_key = part == "layers" || is_mtp;
+    if (is_mtp && !found) kind = LayerKind::mtp;
     start = dot + 1;
   }
   return found;
@@ -161,7 +182,7 @@ int64_t check_pair(const Checkpoint& ck, const Tensor& codes, std::vector<int64_
   if (without_ones(scales.shape) == without_ones(rows)) return columns;
   return complain(scales, fmt::format("{} for codes {}, [{}] expected{}", describe(scales.dtype, scales.shape),
                                       describe(codes.dtype, codes.shape), fmt::join(rows, ", "),
-                                      hint_of(scales.shape, rows, columns)));
+                                      hint_of(codes.shape, scales.shape, rows, columns)));
 }
 
 void check_config(const Checkpoint& ck, const Model& model, const char* experts, const char* hidden,
@@ -212,6 +233,7 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
     if (const MoeLayer& a = model.layers[i - 1], &b = model.layers[i]; a.kind == b.kind && a.index == b.index)
       problems.error(b.module, "{} is layer {}, too", a.module, a.index);
   collect_rest(ck, model);
+  check_top_k(model, problems);
   if (problems.any()) return model;
   check_leftovers(ck, model, problems);
   check_routers(ck, model, problems);

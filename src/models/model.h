@@ -28,8 +28,8 @@ struct Expert {
   Projection gate, up, down;  // gate, up: n = intermediate, k = hidden; down: n = hidden, k = intermediate
 };
 
-/// mtp: multi-token-prediction blocks named mtp.N, which are numbered apart. Such blocks that are named layers.N (GLM)
-/// or mtp.layers.N (Qwen) are of kind model.
+/// mtp: layers of multi-token prediction that are numbered apart: mtp.N, mtp.layers.N (Qwen) or mtp_layers.N (Hy4).
+/// Such layers that are named layers.N (GLM) are of kind model.
 enum class LayerKind : uint8_t { model, mtp };
 
 struct MoeLayer {
@@ -87,8 +87,8 @@ struct Family {
 /// read further, since missing tensors prove nothing.
 Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Problems& problems);
 
-/// "model.layers.12.mlp.experts" -> model, 12; "mtp.0.ffn.experts" -> mtp, 0. Returns false if the name has no such
-/// number.
+/// "model.layers.12.mlp.experts" -> model, 12; "mtp.0.ffn.experts" or "mtp.layers.0.mlp.experts" -> mtp, 0. Returns
+/// false if the name has no such number.
 bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index);
 
 /// Compares the layers' expert counts and sizes with the values of the config's keys `experts`, `hidden` and

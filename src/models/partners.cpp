@@ -22,7 +22,7 @@ const Partner partners[] = {
     {"w1", {"w2"}},
     {"w3", {"w1"}},
     {"w3", {"w2"}},
-    {"w2", {"w1"}},
+    {"w2", {"w1", "w13"}},
     {"q_norm", {"k_norm", "kv_norm"}},
     {"k_norm", {"q_norm"}},
     {"k_proj", {"q_proj", "q_a_proj", "q_b_proj"}},

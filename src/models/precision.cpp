@@ -94,6 +94,16 @@ Linear linear_of(const Tensor& t) {
   return {};
 }
 
+/// Whether scale bytes stand beside the tensor, one for 16 bytes of codes.
+bool looks_like_mxfp4(const Checkpoint& ck, const Tensor& codes) {
+  if (!is_code_dtype(codes.dtype) || codes.shape.size() < 2) return false;
+  const std::string stem = codes.name.substr(0, codes.name.find_last_of("._"));
+  for (auto t = ck.first_from(stem); t != ck.tensors.end() && t->name.starts_with(stem); ++t)
+    if (t->name.find("scale", stem.size()) != stem.npos && is_byte(t->dtype) && t->bytes * 16 == codes.bytes)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 std::map<std::string_view, Precisions> precisions_of_experts(const Checkpoint& ck) {
@@ -147,6 +157,12 @@ void describe_experts(const Checkpoint& ck, Problems& problems) {
     return problems.error(ck.dir, "no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected{}",
                           method.empty() ? "" : fmt::format(", config.json says quant_method {}", printable(method)));
   if (precision == name_of(weight->dtype)) precision.clear();
+  if (precision.empty() && looks_like_mxfp4(ck, *weight))
+    return problems.error(ck.dir, "the names of MXFP4 tensors are not known for model_type '{}'; {} is {}, {}",
+                          printable(config_string(ck.config, "model_type")), printable(weight->name),
+                          describe(weight->dtype, weight->shape),
+                          method.empty() ? "and config.json has no quant_method"
+                                         : fmt::format("config.json says quant_method {}", printable(method)));
   problems.error(ck.dir, "no MXFP4 routed experts found; {} is {}{}, {}", printable(weight->name),
                  describe(weight->dtype, weight->shape), precision.empty() ? "" : ", taken for " + precision,
                  method.empty() ? "and config.json has no quant_method; a checkpoint published in MXFP4 was expected"

@@ -77,6 +77,9 @@ std::optional<bool> stored_in_pairs(const Checkpoint& ck, const ModelOptions& op
   else if (has_type(known.pairs) && given == false)
     problems.error(config_name, "gate and up rows of model_type '{}' are interleaved, but {}", type,
                    says ? fmt::format("{} is false", key) : "--gate-up is concatenated");
+  else if (has_type(known.halves) && given == true)
+    problems.error(config_name, "gate and up rows of model_type '{}' are concatenated, but {}", type,
+                   says ? fmt::format("{} is true", key) : "--gate-up is interleaved");
   if (given) return given;
   if (has_type(known.pairs)) return true;
   if (has_type(known.halves)) return false;

@@ -69,7 +69,6 @@ METHODS = [
         both(renamed(r"(experts\.\d+\..*weight)_scale$", r"\1.absmax"),
             mapped(r"experts\.\d+\..*weight$", lambda dtype, shape, data: (dtype, [len(data), 1], data)),
             settings(quantization_config={"quant_method": "bitsandbytes"}))),
-    Case(OTHER, "compressed-tensors, all experts in one tensor", CT, merged(stacked), options=WIDE),
     Case(OTHER, "BF16, the config says MXFP4", "gpt-oss-20b",
         merged(in_bf16)),
 ]

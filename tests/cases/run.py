@@ -22,6 +22,7 @@ import files
 import loaded
 import layouts
 import missing
+import published
 import twins
 from case import Bench, Row, Wrong, convert_and_verify, escaped
 
@@ -33,6 +34,7 @@ CASES = [
     *twins.CASES,
     *loaded.CASES,
     *files.CASES,
+    *published.CASES,
     *advice.CASES,
 ]
 TABLE = Path(__file__).resolve().with_name("table.txt")
