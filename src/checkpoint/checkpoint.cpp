@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_set>
 
@@ -50,11 +51,32 @@ bool is_twice(const std::vector<Tensor>& tensors, size_t i) {
          (i + 1 < tensors.size() && tensors[i + 1].name == tensors[i].name);
 }
 
+/// Tensors of one cause, by shard.
+struct InShard {
+  const Tensor* first = nullptr;
+  int64_t count = 0;
+};
+using ByShard = std::map<std::string, InShard>;
+
+void add_to(ByShard& shards, const Checkpoint& ck, const Tensor& t) {
+  InShard& s = shards[ck.shard_of(t)];
+  if (s.count++ == 0) s.first = &t;
+}
+
+/// "shard: tensor", or "shard: tensor and 7 more".
+std::string where_of(const Checkpoint& ck, const InShard& s) {
+  return ck.where(*s.first) + (s.count > 1 ? fmt::format(" and {} more", s.count - 1) : "");
+}
+
 void check_tensors_once(const Checkpoint& ck, Problems& problems) {
+  std::map<std::string, ByShard> twice;  // by the other shard
   for (size_t i = 1; i < ck.tensors.size(); ++i) {
     const Tensor &a = ck.tensors[i - 1], &b = ck.tensors[i];
-    if (a.name == b.name) problems.error(ck.where(b), "also in {}; a tensor must be in one shard only", ck.shard_of(a));
+    if (a.name == b.name) add_to(twice[ck.shard_of(a)], ck, b);
   }
+  for (const auto& [other, shards] : twice)
+    for (const auto& [shard, found] : shards)
+      problems.error(where_of(ck, found), "also in {}; a tensor must be in one shard only", other);
 }
 
 void check_against_index(const Checkpoint& ck, const Index& index, const std::set<std::string>& unreadable,
@@ -63,15 +85,19 @@ void check_against_index(const Checkpoint& ck, const Index& index, const std::se
     if (!unreadable.count(file) && !ck.find(name))
       problems.error(where(file, name), "in the index but not in the shard");
   int64_t total = 0;
+  ByShard unnamed;
   for (size_t i = 0; i < ck.tensors.size(); ++i) {
     const Tensor& t = ck.tensors[i];
     total += t.bytes;
     const std::string* file = index.file_of(t.name);
     if (!file)
-      problems.warn(ck.where(t), "in the shard but not in the index; kept, because engines load such tensors, too");
+      add_to(unnamed, ck, t);
     else if (*file != ck.shard_of(t) && !is_twice(ck.tensors, i))
       problems.error(ck.where(t), "the index says {}", *file);
   }
+  for (const auto& [shard, found] : unnamed)
+    problems.warn(where_of(ck, found),
+                  "in the shard but not in the index; kept, because engines load such tensors, too");
   if (index.total_size >= 0 && index.total_size != total && unreadable.empty())
     problems.warn(index_name, "total_size is {}, the tensors have {} bytes", index.total_size, total);
 }

@@ -158,6 +158,12 @@ TEST_CASE("index and shards that disagree") {
   c.index = "none";
   CHECK(said_to(c) ==
         Lines{"model-2.safetensors: " + codes + ": also in " + shard + "; a tensor must be in one shard only"});
+  c.shards["model-2.safetensors"] = c.shards[shard];
+  const Lines said = said_to(c);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].starts_with("model-2.safetensors: "));
+  CHECK(said[0].ends_with(
+      fmt::format(" and {} more: also in {}; a tensor must be in one shard only", c.shards[shard].size() - 1, shard)));
 }
 
 TEST_CASE("an index that is none") {

@@ -80,6 +80,9 @@ TEST_CASE("a tensor that the index does not name is kept") {
   CHECK(lines[0] ==
         "model-1.safetensors: model.extra: in the shard but not in the index; kept, because engines load such tensors, "
         "too");
+  c.tensors()["model.other"] = make_tensor(Dtype::U8, {3}, 0, 9);
+  CHECK(warned_of(c) == Lines{"model-1.safetensors: model.extra and 1 more: in the shard but not in the index; kept, "
+                              "because engines load such tensors, too"});
 }
 
 TEST_CASE("scales with dimensions of one more") {
