@@ -101,7 +101,7 @@ ModeLayout::ModeLayout(Shape shape, Modes given, bool from_file) : storage(shape
   cut_tiles(take_unit());
 }
 
-Step ModeLayout::source(int64_t stored_bit) const {
+Step source_of(const Modes& modes, int64_t stored_bit) {
   Step at;
   for (const Mode& m : modes) {
     at = at + m.at(stored_bit % m.count);
@@ -109,6 +109,8 @@ Step ModeLayout::source(int64_t stored_bit) const {
   }
   return at;
 }
+
+Step ModeLayout::source(int64_t stored_bit) const { return source_of(modes, stored_bit); }
 
 /// Sets unit, gather and bit; gives the digits that are not in the unit.
 std::vector<ModeLayout::Digit> ModeLayout::take_unit() {
@@ -128,8 +130,18 @@ std::vector<ModeLayout::Digit> ModeLayout::take_unit() {
     runs = true;
     gather = {{0, 0}};
     rest.erase(rest.begin(), rest.begin() + int64_t(first));
+  } else if (std::vector<Digit> left = rest; take_whole_bytes(left)) {
+    rest = std::move(left);
+  } else if (run % 4 == 0) {
+    grain = 4;
+    unit = run / 4;
+    runs = true;
+    gather = {{0, 0}};
+    rest.erase(rest.begin(), rest.begin() + int64_t(first));
   } else {
-    take_whole_bytes(rest);
+    refuse(
+        "the first modes make no nibble, and no 1, 2, 4 or 8 stored bytes of whole source bytes; a list may not go on "
+        "beyond those");
   }
   take_copies(rest);
   return rest;
@@ -140,7 +152,7 @@ void ModeLayout::take_copies(std::vector<Digit>& rest) {
   for (const Digit& d : rest) {
     const size_t one = d.mode.moves_nothing() ? copy.size() : 0;
     for (int64_t i = 1; one && i < d.mode.count; ++i)
-      for (size_t j = 0; j < one; ++j) copy.push_back(copy[j] + i * d.weight / 8);
+      for (size_t j = 0; j < one; ++j) copy.push_back(copy[j] + i * d.weight / grain);
   }
   std::erase_if(rest, [](const Digit& d) { return d.mode.moves_nothing(); });
 }
@@ -154,8 +166,8 @@ bool ModeLayout::split(Digit& d, int64_t take) {
   return true;
 }
 
-/// Digits are taken, of even modes factors of two, until they make whole bytes.
-void ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
+/// Digits are taken, of even modes factors of two, until they make whole bytes. Returns false if they never do.
+bool ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
   Modes taken;
   for (int64_t bits = 1; bits < 64 && !rest.empty();) {
     Digit& d = rest.front();
@@ -167,9 +179,11 @@ void ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
     if (!split(d, take)) rest.erase(rest.begin());
     if (bits % 8 || 64 % bits) continue;
     const std::vector<Step> all = enumerate(taken);
-    if (are_whole_bytes(all, copies_of(taken))) return take_bits(all);
+    if (!are_whole_bytes(all, copies_of(taken))) continue;
+    take_bits(all);
+    return true;
   }
-  refuse("the first modes make no 1, 2, 4 or 8 stored bytes of whole source bytes; a list may not go on beyond those");
+  return false;
 }
 
 /// A bit that was taken before is of a copy, which gathers its byte again.
@@ -189,7 +203,7 @@ void ModeLayout::take_bits(const std::vector<Step>& bits) {
 /// even digit is split: only as many of its prime factors move as are needed.
 std::vector<ModeLayout::Digit> ModeLayout::take_together(std::vector<Digit>& digits) {
   std::vector<Digit> taken;
-  for (int64_t bits = unit * 8; bits < together * 8 && !digits.empty() && digits.front().weight == bits;) {
+  for (int64_t bits = unit * grain; bits < together * 8 && !digits.empty() && digits.front().weight == bits;) {
     Digit& d = digits.front();
     int64_t take = d.mode.is_even() ? 2 : d.mode.count;
     while (d.mode.count % take) take = take * take > d.mode.count ? d.mode.count : take + 1;
@@ -208,9 +222,9 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   for (const Place& p : gather) tile = {std::max(tile.n, p.row + 1), std::max(tile.b, p.byte + 1)};
   for (const Digit& d : digits)
     for (const Step& s : d.mode.steps)
-      if (s.bit % 8)
-        refuse("a mode moves units of " + std::to_string(unit) + " stored bytes by " + std::to_string(s.bit) +
-               " bits; whole bytes were expected");
+      if (s.bit % grain)
+        refuse("a mode moves units of " + std::to_string(unit * grain) + " stored bits by " + std::to_string(s.bit) +
+               " bits; whole bytes or nibbles were expected");
   std::vector<Digit> inner = take_together(digits), rows, columns;
   for (Digit& d : digits) {
     const bool even = d.mode.is_even();
@@ -221,12 +235,12 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   }
   for (const Digit& d : inner) {
     tile.n += extent(d.mode, &Step::row);
-    tile.b += extent(d.mode, &Step::bit) / 8;
+    tile.b += extent(d.mode, &Step::bit) / grain;
   }
   take_into_tile(rows, {&Step::row, 1}, tile.n, inner);
-  take_into_tile(columns, {&Step::bit, 8}, tile.b, inner);
+  take_into_tile(columns, {&Step::bit, grain}, tile.b, inner);
   down = tile_places(rows, {&Step::row, 1}, tile.n, storage.n);
-  along = tile_places(columns, {&Step::bit, 8}, tile.b, storage.b);
+  along = tile_places(columns, {&Step::bit, grain}, tile.b, row_grains());
   std::sort(inner.begin(), inner.end(), [](const Digit& a, const Digit& b) { return a.weight < b.weight; });
   take_tile(inner);
   strip = std::move(inner);
@@ -251,7 +265,8 @@ void ModeLayout::take_into_tile(std::vector<Digit>& digits, Side side, int64_t& 
 }
 
 /// The stored place in bytes of each tile along one side, whose length is `all`.
-std::vector<int64_t> ModeLayout::tile_places(const std::vector<Digit>& digits, Side side, int64_t size, int64_t all) {
+std::vector<int64_t> ModeLayout::tile_places(const std::vector<Digit>& digits, Side side, int64_t size,
+                                             int64_t all) const {
   if (all % size) refuse("tiles of " + std::to_string(size) + " do not make " + std::to_string(all));
   std::vector<int64_t> at(size_t(all / size), -1), where = {0}, to = {0};
   for (const Digit& d : digits) {
@@ -260,7 +275,7 @@ std::vector<int64_t> ModeLayout::tile_places(const std::vector<Digit>& digits, S
     for (int64_t i = 1; i < d.mode.count; ++i)
       for (size_t j = 0; j < one; ++j) {
         where.push_back(where[j] + i * (d.mode.steps[0].*side.step / side.unit / size));
-        to.push_back(to[j] + i * d.weight / 8);
+        to.push_back(to[j] + i * d.weight / grain);
       }
   }
   if (where.size() != at.size()) refuse("fewer tiles than the storage has");
@@ -288,11 +303,11 @@ void ModeLayout::take_tile(const std::vector<Digit>& digits) {
     for (int64_t i = 1; i < d.mode.count; ++i)
       for (size_t j = 0; j < one; ++j) {
         const Step step = d.mode.at(i);
-        from.push_back({from[j].row + step.row, from[j].byte + step.bit / 8});
-        to.push_back(to[j] + i * d.weight / 8);
+        from.push_back({from[j].row + step.row, from[j].byte + step.bit / grain});
+        to.push_back(to[j] + i * d.weight / grain);
       }
     const Step first = d.mode.at(0);
-    for (size_t j = 0; j < one; ++j) from[j] = {from[j].row + first.row, from[j].byte + first.bit / 8};
+    for (size_t j = 0; j < one; ++j) from[j] = {from[j].row + first.row, from[j].byte + first.bit / grain};
   }
   std::vector<bool> seen(size_t(tile.n * tile.b));
   for (const Place& u : from)

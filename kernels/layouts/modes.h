@@ -48,9 +48,15 @@ inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) <
 /// Bytes that a tile stores in a row, if the modes allow that many.
 inline constexpr int64_t together = 64;
 
+/// Nibbles of a row of pads that repeat nibbles of a real row; places are in the storage.
+struct Repeat {
+  int64_t row, at, from_row, from_at, count;
+};
+
 /// Checked modes, cut into tiles for the drivers. Each unit of a tile gathers `unit` source bytes and rearranges their
 /// bits; a unit with copies gathers some bytes again. A unit that only moves bytes within a row (`runs`) may have any
-/// length.
+/// length. If a stored byte has nibbles of different bytes, units are runs of nibbles, and whatever counts bytes here
+/// counts nibbles: `unit`, `tile.b` and all places.
 class ModeLayout {
  public:
   /// Throws std::invalid_argument with the reason if the modes, apart from copies, are no bijection of the storage.
@@ -61,6 +67,7 @@ class ModeLayout {
   Shape storage;
   Modes modes;
   int64_t copies = 1;  // of every source bit
+  int grain = 8;       // bits of what is counted: a byte, or a nibble
   Shape tile;
   int64_t unit = 0;
   bool runs = false;
@@ -78,24 +85,29 @@ class ModeLayout {
     Mode mode;
     int64_t weight;  // of the digit in the stored bit's number
   };
-  std::vector<Digit> strip;  // the digits that count the units of a row of tiles
+  std::vector<Digit> strip;     // the digits that count the units of a row of tiles
+  std::vector<Repeat> repeats;  // in the order of rows
 
+  int64_t row_grains() const { return storage.b * 8 / grain; }
   /// The source of a stored bit.
   Step source(int64_t stored_bit) const;
 
  private:
   struct Side;  // down the rows or along them
   std::vector<Digit> take_unit();
-  void take_whole_bytes(std::vector<Digit>& rest);
+  bool take_whole_bytes(std::vector<Digit>& rest);
   void take_copies(std::vector<Digit>& rest);
   static bool split(Digit& d, int64_t take);
   std::vector<Digit> take_together(std::vector<Digit>& digits);
   void take_bits(const std::vector<Step>& bits);
   void cut_tiles(std::vector<Digit> digits);
   static void take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner);
-  static std::vector<int64_t> tile_places(const std::vector<Digit>& digits, Side side, int64_t size, int64_t all);
+  std::vector<int64_t> tile_places(const std::vector<Digit>& digits, Side side, int64_t size, int64_t all) const;
   void take_tile(const std::vector<Digit>& digits);
 };
+
+/// The source of a stored bit.
+Step source_of(const Modes& modes, int64_t stored_bit);
 
 /// Appends `m`. If `m` continues the steps of the last mode, the two become one mode.
 void append(Modes& modes, Mode m);

@@ -120,7 +120,7 @@ Modes modes_of(const Layout& layout, Shape storage) {
 }
 
 std::optional<Layout> find_equal(const ModeLayout& modes, Shape s) {
-  if (modes.copies > 1) return std::nullopt;
+  if (modes.copies > 1 || modes.grain < 8 || !modes.repeats.empty()) return std::nullopt;
   for (const Layout& layout : layouts)
     if (std::visit([&](auto l) { return is_equal<decltype(l)>(modes, s); }, layout)) return layout;
   return std::nullopt;

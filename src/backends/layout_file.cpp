@@ -7,33 +7,15 @@
 #include <set>
 #include <stdexcept>
 
+#include "src/backends/layout_modes.h"
 #include "src/base/checksum.h"
 #include "src/base/file.h"
-#include "src/checkpoint/field.h"
 
 namespace mxfp4 {
 
 namespace {
 
 constexpr int64_t max_size = int64_t(1) << 19;  // hidden, intermediate
-constexpr int64_t max_modes = 64;
-
-int64_t number(const Field& f, int64_t least, int64_t most) {
-  if (!f.json().is_number_integer()) f.refuse("a whole number was expected");
-  const bool large = f.json().is_number_unsigned() && f.json().get<uint64_t>() > uint64_t(INT64_MAX);
-  if (large || f.json().get<int64_t>() < least || f.json().get<int64_t>() > most)
-    f.refuse("{}, {} to {} was expected", f.json().dump(), least, most);
-  return f.json().get<int64_t>();
-}
-
-/// Every entry of a list of `least` to `most`.
-void each(const Field& list, int64_t least, int64_t most, const std::function<void(const Field&)>& use) {
-  const Json& json = list.json();
-  if (!json.is_array() || int64_t(json.size()) < least || int64_t(json.size()) > most)
-    list.refuse("a list of {} entries was expected",
-                least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most));
-  list.each(use);
-}
 
 /// The text of a field that becomes part of a name: letters, digits and "._-" only.
 std::string word(const Field& f) {
@@ -65,37 +47,11 @@ struct LayoutFile {
   int64_t version = 0;  // of the format
 };
 
-/// Rows and bits: entries `first` and the next of a list.
-Step read_step(const Field& list, size_t first) {
-  const auto entry = [&](size_t i) { return list.entry(list.json()[i], i); };
-  return {number(entry(first), 0, max_side), number(entry(first + 1), 0, max_side * 8)};
-}
-
-/// [count, rows, bits], or a list of [rows, bits].
-Mode read_mode(const Field& v) {
-  Mode mode;
-  if (v.json().is_array() && v.json().size() == 3 && v.json()[0].is_number()) {
-    mode.count = number(v.entry(v.json()[0], 0), 1, int64_t(1) << 43);
-    mode.steps = {read_step(v, 1)};
-    return mode;
-  }
-  if (!v.json().is_array() || v.json().empty() || !v.json()[0].is_array())
-    v.refuse("[count, rows, bits] or a list of [rows, bits] was expected");
-  each(v, 2, max_layout_bytes, [&](const Field& s) {
-    if (!s.json().is_array() || s.json().size() != 2) s.refuse("[rows, bits] was expected");
-    mode.steps.push_back(read_step(s, 0));
-  });
-  mode.count = int64_t(mode.steps.size());
-  return mode;
-}
-
 /// may_be_built_in: false for a tensor with `values`, because some code for built-in layouts does not support their
 /// pads.
-Layout read_modes(const Field& v, Shape storage, Shape padded, bool may_be_built_in, LayoutFile& out) {
-  Modes modes;
-  each(v, 1, max_modes, [&](const Field& m) { modes.push_back(read_mode(m)); });
+Layout read_layout(const Field& v, Shape storage, Shape padded, bool may_be_built_in, LayoutFile& out) {
   try {
-    const ModeLayout& given = out.modes.emplace_back(storage, std::move(modes));
+    const ModeLayout& given = out.modes.emplace_back(storage, read_modes(v));
     if (given.copies > 1 && out.version < 3)
       v.refuse("a mode that moves nothing, which version {} of the format does not have; version 3 has", out.version);
     if (may_be_built_in)
@@ -190,13 +146,16 @@ void read_scales(const Field& t, Part part, Parameter& p, LayoutFile& out) {
 }
 
 /// The layout of the matrix in memory.
-void read_storage(const Field& t, Shape padded, Parameter& p, LayoutFile& out) {
+void read_storage(const Field& t, const Matrix& matrix, Parameter& p, LayoutFile& out) {
+  const Shape padded = matrix.padded;
   Shape storage;
   storage.n = number(t.at("storage").at("rows"), padded.n, max_side);
   storage.b = number(t.at("storage").at("bytes"), padded.b, max_side);
   if (storage.b % scale_bytes(p))
     t.at("storage").refuse("{} bytes are no whole values of {}", storage.b, scale_bytes(p));
-  p.layout = read_modes(t.at("modes"), storage, padded, !p.values, out);
+  const bool repeats = out.version >= 3 && t.has("repeats");
+  p.layout = read_layout(t.at("modes"), storage, padded, !p.values && !repeats, out);
+  if (repeats) out.modes.back().repeats = read_repeats(t.at("repeats"), matrix, storage);
   const Dims shape = read_dims(t.at("shape"));
   p.shape = [shape](int64_t, int64_t) { return shape; };
   const int64_t bytes = packed_bytes(p.layout, padded);
@@ -221,7 +180,13 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   if (role == Role::w13) p.order = read_order(t.at("rows"));
   if (p.order && p.order->block && size.n / 2 % p.order->block)
     t.at("rows").refuse("blocks that do not divide {} rows", size.n / 2);
-  read_storage(t, {size.n, p.columns}, p, out);
+  const Shape real = matrix_size(role, out.backend.only);
+  Matrix matrix;
+  matrix.views = role == Role::w13 ? 2 : 1;
+  matrix.real = {real.n / matrix.views, row_bytes(part, p, real.b)};
+  matrix.padded = {size.n, p.columns};
+  matrix.order = p.order.value_or(RowOrder{});
+  read_storage(t, matrix, p, out);
   return p;
 }
 
@@ -322,6 +287,7 @@ void refuse_later(const Backend& file, const std::string& path) {
     if (tensor["role"] == name_of(Role::w2) && tensor.contains("rows"))
       fail(ErrorKind::input, "{}: rows of {}: w2's are always in order; leave them out", path, name);
     if (tensor.contains("values")) refuse("values", 3);
+    if (tensor.contains("repeats")) refuse("repeats", 3);
     if (tensor["pad"].contains("corner")) refuse("corner", 2);
     for (const Json& mode : tensor["modes"])
       if (mode[0] == 1) refuse("a mode of one value", 3);

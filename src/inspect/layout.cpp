@@ -34,7 +34,8 @@ std::string describe(const Layout& layout) {
   const auto* given = std::get_if<ByModes>(&layout);
   if (!given) return name_of(layout);
   const ModeLayout& m = *given->modes;
-  return fmt::format("no built-in layout: {} modes, tiles of {} x {} bytes{}", m.modes.size(), m.tile.n, m.tile.b,
+  return fmt::format("no built-in layout: {} modes, tiles of {} x {} {}{}{}", m.modes.size(), m.tile.n, m.tile.b,
+                     m.grain == 8 ? "bytes" : "nibbles", m.repeats.empty() ? "" : ", pads that repeat values",
                      m.copies > 1 ? fmt::format(", every bit stored {} times", m.copies) : "");
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/pack/cpu/driver.h"
 #include "kernels/pack/cpu/strips.h"
 #include "kernels/pack/device.h"
+#include "kernels/pack/repeats.h"
 #include "kernels/pack/stage.h"
 
 namespace mxfp4 {
@@ -80,9 +81,8 @@ class Cpu final : public Device {
     for (int64_t n = 0; n < s.n; n += rows) {
       const uint8_t* strip = strip_in_view(item.matrix, s, n, rows);
       if (!strip) stage(item.matrix, s, n, n + rows, strip_.data());
-      const Rows next = rows_at(item.matrix, n + rows, rows);
-      for (const int64_t copy : strips.layout().copy)
-        strips.pack(strip ? strip : strip_.data(), n / rows, item.packed + copy, next);
+      if (!strip) fill_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip_.data());
+      strips.pack(strip ? strip : strip_.data(), n / rows, item.packed, rows_at(item.matrix, n + rows, rows));
     }
   }
 
@@ -126,7 +126,20 @@ class Cpu final : public Device {
       uint8_t* const in_view = strip_in_view(item.matrix, s, n, rows);
       uint8_t* const strip = in_view ? in_view : strip_.data();
       strips.unpack(item.packed, n / rows, strip, in_view != nullptr, report.copies);
-      if (!in_view) unstage(item.matrix, s, n, n + rows, strip, report);
+      if (in_view) continue;
+      clear_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip);
+      unstage(item.matrix, s, n, n + rows, strip, report);
+    }
+    check_repeats(strips, item, report);
+  }
+
+  /// Compares repeated values with those of the rows, which must have been unpacked before.
+  void check_repeats(const Strips& strips, const UnpackItem& item, PadReport& report) {
+    const Shape s = strips.layout().storage;
+    CopyReport copies;
+    for (int64_t n = 0, rows = strips.rows(); !strips.layout().repeats.empty() && n < s.n; n += rows) {
+      strips.unpack(item.packed, n / rows, strip_.data(), false, copies);
+      compare_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip_.data(), report);
     }
   }
 
@@ -139,8 +152,9 @@ class Cpu final : public Device {
       if (item.fetch && fetched < end) item.fetch(fetched, end);
       fetched = std::max(fetched, end);
     };
+    const bool at_once = !strips_of(item.layout, item.matrix.padded).layout().repeats.empty();
     for (const Strip& strip : strips_in_order(item)) {
-      fetch(strip.view_end);
+      fetch(at_once ? item.matrix.real.n : strip.view_end);
       if (is_equal(item, strip)) continue;
       fetch(item.matrix.real.n);
       return report_differences(item, report);
@@ -180,7 +194,10 @@ class Cpu final : public Device {
     strip_.reserve(strips.rows() * s.b);
     CopyReport copies;
     strips.unpack(item.packed, strip.n / strips.rows(), strip_.data(), false, copies);
-    return copies.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strip_.data());
+    PadReport repeats;
+    compare_repeats(strips.layout().repeats, item.matrix, {strip.n, strip.end, s.b}, strip_.data(), repeats);
+    clear_repeats(strips.layout().repeats, item.matrix, {strip.n, strip.end, s.b}, strip_.data());
+    return copies.wrong + repeats.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strip_.data());
   }
 
   void report_differences(const CompareItem& item, CompareReport& report) {

@@ -90,14 +90,15 @@ void add_list(Numbers& n, const std::vector<Bit>& list) {
 
 std::optional<Numbers> numbers_of(const ModeLayout& layout, int64_t tiles) {
   Numbers n;
+  const int64_t nibbles = layout.grain / 4, row = layout.storage.b * 2;
   if (layout.runs)
-    add_digit(n, layout.unit * 2, {1, 1});
+    add_digit(n, layout.unit * nibbles, {1, 1});
   else if (!add_nibbles(n, layout) && !add_unit(n, layout))
     return std::nullopt;
   for (const ModeLayout::Digit& d : layout.strip) {
     const auto moves = [&](int64_t i) {
       const Step s = d.mode.at(i);
-      return Bit{(s.row * layout.storage.b + s.bit / 8) * 2, i * d.weight / 4};
+      return Bit{s.row * row + s.bit / 4, i * d.weight / 4};
     };
     std::vector<Bit> list;
     for (int64_t i = 0; i < d.mode.count; ++i) list.push_back(moves(i));
@@ -105,7 +106,7 @@ std::optional<Numbers> numbers_of(const ModeLayout& layout, int64_t tiles) {
   }
   std::vector<Bit> list;
   for (int64_t i = 0; i < tiles; ++i)
-    list.push_back({i * layout.tile.n * layout.storage.b * 2, (layout.down[size_t(i)] - layout.down[0]) * 2});
+    list.push_back({i * layout.tile.n * row, (layout.down[size_t(i)] - layout.down[0]) * nibbles});
   add_list(n, list);
   return n;
 }

@@ -314,7 +314,8 @@ std::vector<Route::Term> terms_of(const ModeLayout& layout, const Numbers& n, bo
   return terms;
 }
 
-/// The blocks of a strip: one for each combination of the digits and of the bits outside of a block.
+/// The blocks of a strip: one for each combination of the digits and of the bits outside of a block. Empty if a block
+/// begins within a byte.
 std::vector<Route::Block> blocks_of(const Numbers& n, const Ids& block, bool packing) {
   std::vector<std::vector<Bit>> digits = n.digits;
   for (int id = 0; id < int(n.bits.size()); ++id)
@@ -328,6 +329,8 @@ std::vector<Route::Block> blocks_of(const Numbers& n, const Ids& block, bool pac
   }
   std::sort(sums.begin(), sums.end(), [](const Bit& a, const Bit& b) { return a.to < b.to; });
   std::vector<Route::Block> blocks;
+  for (const Bit& s : sums)
+    if (s.from % 2 || s.to % 2) return {};
   for (const Bit& s : sums)
     blocks.push_back(packing ? Route::Block{s.from / 2, s.to / 2} : Route::Block{s.to / 2, s.from / 2});
   return blocks;
@@ -389,6 +392,7 @@ std::optional<Route> find_route(const ModeLayout& layout, const Numbers& n, Vect
   if (scatters) route.to = pieces_of(to);
   find_lines(route, pieces_of(from).at);
   route.blocks = blocks_of(n, bits.block(), packing);
+  if (route.blocks.empty()) return std::nullopt;
   route.past_caches =
       form.passes_caches && layout.storage.n * layout.storage.b >= least_past && are_whole_lines(route, form);
   return route;

@@ -27,18 +27,28 @@ int64_t tiles_together(const ModeLayout& layout) {
 }
 
 bool is_in_order(const ModeLayout& layout) {
-  bool same = layout.runs && layout.unit == layout.storage.b && layout.copies == 1;
+  bool same = layout.runs && layout.grain == 8 && layout.unit == layout.storage.b && layout.copies == 1 &&
+              layout.repeats.empty();
   for (int64_t n = 0; same && n < layout.storage.n; ++n) same = layout.source(n * layout.unit * 8) == Step{n, 0};
   return same;
 }
+
+/// Whether copies and strips begin with a byte.
+bool are_bytes(const ModeLayout& layout) {
+  const auto is_odd = [](int64_t place) { return place % 2 != 0; };
+  return layout.grain == 8 || (std::none_of(layout.copy.begin(), layout.copy.end(), is_odd) &&
+                               std::none_of(layout.down.begin(), layout.down.end(), is_odd));
+}
+
+int nibble(const uint8_t* bytes, int64_t at) { return bytes[at / 2] >> at % 2 * 4 & 15; }
 
 }  // namespace
 
 Strips::Strips(const ModeLayout& layout, const Driver& driver)
     : layout_(layout), driver_(driver), tiles_(tiles_together(layout)), is_plain_(is_in_order(layout)) {
-  if (driver.run_route && !is_plain_) routes_ = find_routes(layout, tiles_, driver.vectors);
+  if (driver.run_route && !is_plain_ && are_bytes(layout)) routes_ = find_routes(layout, tiles_, driver.vectors);
   if (layout.runs && layout.unit >= long_run && routes_ && !routes_->pack.past_caches) routes_.reset();
-  const int64_t row = layout.storage.b;
+  const int64_t row = layout.row_grains();
   for (const auto& p : layout.from) from_.push_back(p.row * row + p.byte);
   if (layout.runs) return;
   for (size_t i = 0; i < layout.gather.size(); ++i) gather_[i] = layout.gather[i].row * row + layout.gather[i].byte;
@@ -59,7 +69,7 @@ void Strips::each_unit(int64_t tn, Move move) const {
   // Variables of its own: bytes that are stored might be those of members.
   const int64_t *const from = from_.data(), *const to = layout_.to.data();
   const size_t units = from_.size(), tiles = layout_.along.size();
-  const int64_t width = layout_.tile.b, height = layout_.tile.n * layout_.storage.b;
+  const int64_t width = layout_.tile.b, height = layout_.tile.n * layout_.row_grains();
   for (int64_t t = 0; t < tiles_; ++t)
     for (size_t tb = 0; tb < tiles; ++tb) {
       const int64_t first = t * height + int64_t(tb) * width;
@@ -88,6 +98,14 @@ bool Strips::with_word(Use use) const {
 /// Copies each unit unchanged from its place in `from` to its place in `to`.
 template <class Places>
 void Strips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const {
+  if (layout_.grain < 8)
+    return each_unit(tn, [=, unit = layout_.unit](int64_t in_strip, int64_t in_packed) {
+      auto [at, goes] = places(in_strip, in_packed);
+      for (int64_t i = 0; i < unit; ++i, ++at, ++goes) {
+        const int shift = int(goes % 2) * 4;
+        to[goes / 2] = uint8_t((to[goes / 2] & 0xF0 >> shift) | nibble(from, at) << shift);
+      }
+    });
   const auto copy = [&](auto bytes) {
     each_unit(tn, [=](int64_t in_strip, int64_t in_packed) {
       const auto [at, goes] = places(in_strip, in_packed);
@@ -110,8 +128,14 @@ Word Strips::packed_unit(const Table* tables, const std::array<int64_t, 8>& gath
 }
 
 void Strips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const {
-  if (routes_) return driver_.run_route(routes_->pack, strip, packed + layout_.down[size_t(tn * tiles_)], true, next);
-  if (layout_.runs) return copy_runs(strip, packed, tn, [](int64_t from, int64_t to) { return std::pair(from, to); });
+  for (const int64_t copy : layout_.copy) pack_copy(strip, tn, packed, copy, next);
+}
+
+void Strips::pack_copy(const uint8_t* strip, int64_t tn, uint8_t* packed, int64_t copy, const Rows& next) const {
+  if (routes_) return driver_.run_route(routes_->pack, strip, packed + first_byte(tn, copy), true, next);
+  if (layout_.runs)
+    return copy_runs(strip, packed, tn, [=](int64_t from, int64_t to) { return std::pair(from, to + copy); });
+  packed += copy;
   with_word([&](auto word) {
     each_unit(tn, [=, tables = pack_.data(), gather = gather_](int64_t from, int64_t to) {
       const auto unit = packed_unit<decltype(word)>(tables, gather, strip + from);
@@ -126,7 +150,7 @@ void Strips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past
 }
 
 void Strips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
-  if (routes_) return driver_.run_route(routes_->unpack, packed + layout_.down[size_t(tn * tiles_)], strip, past, {});
+  if (routes_) return driver_.run_route(routes_->unpack, packed + first_byte(tn, 0), strip, past, {});
   if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = unpack_.data(), gather = gather_](int64_t from, int64_t to) {
@@ -138,6 +162,13 @@ void Strips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, boo
 }
 
 void Strips::check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const {
+  if (layout_.grain < 8)
+    return each_unit(tn, [&](int64_t from, int64_t to) {
+      for (const int64_t copy : layout_.copy)
+        for (int64_t i = 0; i < layout_.unit; ++i)
+          if (nibble(packed, copy + to + i) != nibble(strip, from + i))
+            report.at = report.wrong++ ? std::min(report.at, (copy + to + i) / 2) : (copy + to + i) / 2;
+    });
   const auto check = [&](const uint8_t* want, int64_t bytes, int64_t to) {
     for (const int64_t copy : layout_.copy) {
       if (std::memcmp(packed + copy + to, want, size_t(bytes)) == 0) continue;

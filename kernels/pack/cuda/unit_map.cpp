@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/device_error.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -99,6 +101,10 @@ void take_turns(const ModeLayout& layout, UnitMap& map) {
 }  // namespace
 
 Units::Units(const ModeLayout& layout) : low(1), high(1), copy(layout.copy.begin(), layout.copy.end()) {
+  if (layout.grain < 8 || !layout.repeats.empty())
+    throw DeviceError(
+        "a GPU cannot pack a layout whose bytes have nibbles of several bytes, or whose pads repeat "
+        "values; use --device cpu");
   map.bytes = int(unit_bytes(layout));
   take_gather(layout, map);
   take_turns(layout, map);

@@ -109,6 +109,11 @@ TEST_CASE("modes of no built-in layout mean what they say, bit by bit") {
       {{16, {{0, 1}}}, {4, {{0, 48}, {0, 32}, {0, 16}, {0, 0}}}, {4, {{0, 64}}}, {64, {{1, 0}}}},
       // bits of a byte in reverse order
       {{8, {{0, 7}, {0, 6}, {0, 5}, {0, 4}, {0, 3}, {0, 2}, {0, 1}, {0, 0}}}, {64, {{1, 0}}}, {32, {{0, 8}}}},
+      // nibbles transposed: each byte has nibbles of two rows
+      {{4, {{0, 1}}}, {64, {{1, 0}}}, {64, {{0, 4}}}},
+      // runs of nibbles, and copies of each
+      {{4, {{0, 1}}}, {32, {{2, 0}}}, {64, {{0, 4}}}, {2, {{0, 0}}}, {2, {{1, 0}}}},
+      {{4, {{0, 1}}}, {32, {{0, 8}}}, {3, {{0, 0}}}, {2, {{0, 4}}}, {64, {{1, 0}}}},
       // steps of rows and bytes
       {{8, {{0, 1}}}, {4, {{0, 0}, {1, 8}, {0, 8}, {1, 0}}}, {32, {{2, 0}}}, {16, {{0, 16}}}}};
   for (size_t i = 0; i < all.size(); ++i) {
@@ -184,9 +189,10 @@ TEST_CASE("modes that are no bijection of whole bytes are refused with the reaso
   CHECK(refusal(s, with(7, {92, {{128, 0}}})) == "a mode of 92 steps leaves the storage");
   CHECK(refusal(s, with(8, {192, {{0, 68}}})) == "a mode of 192 steps leaves the storage");
   CHECK(refusal(s, with(5, {4, {{0, 4}}})) ==
-        "a mode moves units of 4 stored bytes by 4 bits; whole bytes were expected");
+        "a mode moves units of 32 stored bits by 4 bits; whole bytes or nibbles were expected");
   CHECK(refusal(s, with(0, {4, {{0, 2}}})) ==
-        "the first modes make no 1, 2, 4 or 8 stored bytes of whole source bytes; a list may not go on beyond those");
+        "the first modes make no nibble, and no 1, 2, 4 or 8 stored bytes of whole source bytes; a list may not go on "
+        "beyond those");
   CHECK(refusal(s, with(3, {2, {{0, 4}, {0, 4}, {0, 4}}})) == "a mode without its steps");
   CHECK(refusal(s, with(3, {2, {}})) == "a mode without its steps");
   CHECK(refusal(s, with(8, {INT64_MAX, {{0, 0}}})) == "modes have more bits than can be counted");

@@ -108,6 +108,56 @@ TEST_CASE("values of one and of two bytes, and each row three times") {
   CHECK(find_same(b, false) == nullptr);
 }
 
+TEST_CASE("pads that repeat values are packed, compared and refused elsewhere") {
+  Json file = plain();
+  Json& t = file["tensors"][3];
+  t["storage"] = {{"rows", 66}, {"bytes", 2}}, t["shape"] = {132};
+  t["pad"] = {{"row", 0}, {"column", 0}, {"storage", 9}};
+  t["modes"] = {{16, 0, 1}, {66, 1, 0}};
+  t["repeats"] = {{{"rows", {64, 2}}, {"bits", {0, 8}}, {"from", {62, 0}}, {"modes", {{8, 0, 1}, {2, 1, 0}}}}};
+  const Backend& b = read(file);
+  const Parameter& p = b.parameter(Role::w2, Part::scales);
+  std::vector<uint8_t> scales(64);
+  for (size_t n = 0; n < 64; ++n) scales[n] = uint8_t(n * 3);
+  std::vector<uint8_t> is = packed(b, Role::w2, scales);
+  REQUIRE(is.size() == 132);
+  for (size_t n = 0; n < 66; ++n) {
+    CHECK(is[2 * n] == (n < 64 ? n : n - 2) * 3);
+    CHECK(is[2 * n + 1] == 9);
+  }
+  for (const int damage : {0, 0x40}) {
+    is[128] ^= uint8_t(damage);
+    std::vector<uint8_t> back(64);
+    const auto cpu = open_cpu();
+    const Matrix m = form_of(b, p, Role::w2, Part::scales, b.only, {});
+    const UnpackItem unpack{p.layout, is.data(), {{{back.data(), 1}}, 1, m.real, m.padded, {}, m.pad, 0}};
+    const CompareItem compare{p.layout, is.data(), {{{scales.data(), 1}}, 1, m.real, m.padded, {}, m.pad, 0}};
+    PadReport pads;
+    CompareReport report;
+    cpu->unpack({&unpack, 1}, {&pads, 1});
+    cpu->compare({&compare, 1}, {&report, 1});
+    CHECK(back == scales);
+    CHECK(pads.wrong == (damage ? 1 : 0));
+    CHECK(report.pads.wrong == (damage ? 1 : 0));
+    if (damage) CHECK((pads.n == 64 && pads.b == 0 && pads.is == (186 ^ 0x40) && pads.expected == 186));
+  }
+  Json& repeat = t["repeats"][0];
+  const std::string at = "file.json: tensors[3] (w2_scale).repeats";
+  repeat["rows"] = {63, 2};
+  CHECK(refusal(file) ==
+        at + "[0]: row 63, bit 0 repeats row 62, bit 0; a pad that repeats a place of the layer was expected");
+  repeat["rows"] = {64, 2}, repeat["from"] = {64, 0};
+  CHECK(refusal(file) ==
+        at + "[0]: row 64, bit 0 repeats row 64, bit 0; a pad that repeats a place of the layer was expected");
+  repeat["from"] = {62, 0}, repeat["modes"] = {{8, 0, 1}, {3, 1, 0}};
+  CHECK(refusal(file) == at + "[0].modes: modes of 16 bits, whole nibbles first, were expected");
+  repeat["modes"] = {{8, 0, 1}, {2, 1, 0}}, repeat["bits"] = {2, 8};
+  CHECK(refusal(file) == at + "[0].bits: 8 from 2 on, of 16; multiples of 4 were expected");
+  repeat["bits"] = {0, 8};
+  t["repeats"].push_back(Json(repeat));
+  CHECK(refusal(file) == at + ": row 64, bit 0 a second time");
+}
+
 TEST_CASE("values become scales again, and what is none is found") {
   ScaleValues::Table of;
   for (uint32_t s = 1; s < 256; ++s)

@@ -1,0 +1,39 @@
+"""A few random conversions inside and outside of the class of layout files; random_conversions.py runs many."""
+
+import io
+import tempfile
+import unittest
+from contextlib import redirect_stderr
+
+from mxfp4_pack.learn import NoRearrangement
+from random_conversions import OUTSIDE, check_inside, drivers_here, inside, outside, refusal
+from test_tool import PROGRAM
+
+INSIDE = 0, 3, 4
+
+
+class Random(unittest.TestCase):
+    def setUp(self):
+        quiet = redirect_stderr(io.StringIO())
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+
+    @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no program")
+    def test_inside(self):
+        for seed in INSIDE:
+            call, what = inside(seed)
+            with self.subTest(seed=seed, what=what), tempfile.TemporaryDirectory() as folder:
+                try:
+                    check_inside(call, folder, drivers_here())
+                except NoRearrangement as e:
+                    self.fail(e)
+
+    def test_outside(self):
+        for seed in range(len(OUTSIDE)):
+            call, what, why = outside(seed)
+            with self.subTest(seed=seed, what=what):
+                self.assertRegex(refusal(call) or "accepted", why)
+
+
+if __name__ == "__main__":
+    unittest.main()
