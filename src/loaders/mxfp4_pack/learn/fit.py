@@ -1,7 +1,7 @@
 """Describes a map as a layout file does: row order, pads, and modes over the rows of the storage
 (mxfp4-pack-layout(5))."""
 
-from itertools import product
+from itertools import chain, islice, product
 from math import prod
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from . import NoRearrangement
 
 BLOCKS = 0, 1, 2, 4, 8, 16, 32, 64, 128
 MOST_STEPS = 1 << 18   # for all modes: a larger file is useless
+MOST_TRIED = 4         # modes for a row order and a size of the storage
 
 
 class Fit(NamedTuple):
@@ -28,27 +29,30 @@ def divisors(n):
 
 def digit(rows, known):
     """Finds one list of steps, for digits 0 .., that fits every row of `rows` [others, count, 2]. Returns the steps and
-    the begin of each row, or None if no list fits. Digits that no row knows continue the others' step; if only digit 0
+    the begin of each row, or None if no list fits. Digits that no row knows have the others' even step; if only digit 0
     is known, the list is empty."""
     count = rows.shape[1]
-    best = known[:, 0].any() and known.sum(0).argmax()
+    best = int(known.sum(0).argmax())
     both = known & known[:, best:best + 1]
     example = both.argmax(0)
     found = both[example, numpy.arange(count)]
-    if not found[0]:
+    if not found.any():
         return None
     steps = rows[example, numpy.arange(count)] - rows[example, best]
     for some in (slice(0, 256), slice(None)):  # a few rows refuse most candidates
         if ((rows[some] - rows[some, best:best + 1] != steps).any(2) & both[some]).any():
             return None
-    steps = steps - steps[0]
     if found.sum() == 1:
-        return [], rows[:, 0]
+        return ([], rows[:, 0]) if found[0] else None
     if not found.all():
-        even = steps[1] * numpy.arange(count)[:, None]
-        if not found[1] or (steps != even)[found].any():
+        first, second = numpy.flatnonzero(found)[:2]
+        if second != first + 1:
+            return None
+        even = (steps[second] - steps[first]) * numpy.arange(count)[:, None]
+        if (steps - steps[first] != even - even[first])[found].any():
             return None
         steps = even
+    steps = steps - steps[0]
     begins = rows - steps
     first = known.argmax(1)
     begin = begins[numpy.arange(len(rows)), first]
@@ -57,22 +61,40 @@ def digit(rows, known):
     return steps, begin
 
 
-def factor(at, known):
-    """The modes of places [units, 2], fitted to the known places; None if there are no short ones."""
-    modes = []
-    while len(at) > 1:
-        for count in divisors(len(at))[1:]:
-            found = digit(at.reshape(-1, count, 2), known.reshape(-1, count))
-            if found:
-                break
-            if count > MOST_STEPS:
-                return None
-        else:
-            return None
-        steps, at = found
-        known = known.reshape(-1, count).any(1)
-        modes.append(as_mode(steps) if len(steps) else [count, None, None])
-    return modes
+class Rules(NamedTuple):
+    """What factor() accepts. even: only digits with one step. sides: rows and bits of the storage, which such digits
+    divide; or None."""
+    even: bool = False
+    sides: tuple | None = None
+
+    def accept(self, mode):
+        if not is_even(mode):
+            return not self.even
+        return mode[1] is None or not self.sides or \
+            not any(step and side % (step * mode[0]) for step, side in zip(mode[1:], self.sides))
+
+
+def factor(at, known, rules=Rules()):
+    """Yields modes of places [units, 2], fitted to the known places, the likeliest first: of the digits that fit, the
+    shortest is tried first."""
+    if len(at) == 1:
+        yield []
+        return
+    tried = []
+    for count in divisors(len(at))[1:]:
+        if count > MOST_STEPS:
+            return
+        found = digit(at.reshape(-1, count, 2), known.reshape(-1, count))
+        if not found:
+            continue
+        mode = as_mode(found[0]) if len(found[0]) else [count, None, None]
+        if is_even(mode):
+            if any(count % other[0] == 0 and mode[1:] == other[1:] for other in tried):
+                continue  # two digits, which were tried
+            tried.append(mode)
+        if rules.accept(mode):
+            for others in factor(found[1], known.reshape(-1, count).any(1), rules):
+                yield [mode, *others]
 
 
 def as_mode(steps):
@@ -131,6 +153,15 @@ def merged(modes):
     return out
 
 
+def rectangles(mask):
+    """(rows, columns): slices that cover the true places of a matrix, each once."""
+    changes = numpy.flatnonzero((mask[1:] != mask[:-1]).any(1)) + 1
+    for begin, end in zip([0, *changes], [*changes, len(mask)]):
+        edges = numpy.flatnonzero(numpy.diff(numpy.concatenate([[0], mask[begin].astype(numpy.int8), [0]])))
+        for first, last in zip(edges[0::2], edges[1::2]):
+            yield slice(int(begin), int(end)), slice(int(first), int(last))
+
+
 def places(modes):
     """The source of every unit, in the order in which the modes count."""
     at = numpy.zeros((1, 2), numpy.int64)
@@ -141,16 +172,27 @@ def places(modes):
 
 class Fitting:
     """Fits the description of one tensor. map: probe.Map. real: the source's rows and bytes of a row. views: 2 for w13,
-    gate and up. pairs: gate and up rows alternate in the source. like: the preferred block and up_first, and how many
-    more modes than others this description may have."""
+    gate and up. pairs: gate and up rows alternate in the source. like: the preferred block, up_first and perhaps half, and how
+    many more modes than others this description may have."""
 
     def __init__(self, key, map, real, views, pairs, like):
         self.key, self.map, self.real, self.views, self.pairs = key, map, real, views, pairs
-        self.bytes, self.like = len(map.value) // map.copies, like  # bytes of the storage
+        self.like, self.halves = like, range(1 << 30)  # the possible rows of gate, if they are not in blocks
         per_row = real[1] * 8 // map.unit
-        self.known = map.source >= 0
-        source = numpy.where(self.known, map.source, 0)
+        self.sourced = map.source >= 0
+        self.set_copies(map.copies)
+        source = numpy.where(self.sourced, map.source, 0)
         self.row, self.bit = source // per_row, source % per_row * map.unit
+
+    def set_copies(self, copies, firsts=False):
+        """The storage is stored `copies` times; further copies are pads. known: the units that are surely no pads, or
+        with `firsts` the first copies."""
+        self.copies, self.bytes = copies, len(self.map.value) // copies
+        self.known = self.sourced & ~self.map.often
+        if firsts:
+            first = numpy.unique(self.map.source[self.sourced], return_index=True)[1]
+            self.known[...] = False
+            self.known[numpy.flatnonzero(self.sourced)[first]] = True
 
     def storage(self, order):
         """The storage's row of every unit's source row."""
@@ -168,8 +210,8 @@ class Fitting:
             return [(0, False, rows)]
         n = self.real[0] // 2
         halves = dict.fromkeys([rows // 2, *(n + -n % m for m in (1, 32, 64, 128, 256, 512))])
-        out = [(0, first, h) for h in halves if n <= h <= rows // 2 for first in (False, True)]
-        return out + [(b, first, rows // 2) for b in BLOCKS[1:] if rows // 2 % b == 0 for first in (False, True)]
+        out = [(0, first, h) for h in halves if n <= h <= rows // 2 and h in self.halves for first in (False, True)]
+        return out + [(b, first, rows // 2) for b in BLOCKS[1:] if 0 in (n % b, rows // 2 % b) for first in (False, True)]
 
     def sides(self):
         """The possible numbers of rows and row bytes of the storage, in order of the number of pads."""
@@ -180,28 +222,23 @@ class Fitting:
                  if b >= least and self.bytes // b >= self.real[0] and b % width == 0]
         return sorted(pairs, key=lambda s: (s[1] - self.real[1]) * self.real[0] + (s[0] - self.real[0]) * self.real[1])
 
-    def words(self, at):
-        """The bits of a word and the words' places, if all words are alike; else the units themselves."""
+    def modes(self, order, rules):
+        """Yields a few modes of all units. If all words are alike, they are fitted apart from their bits, which is
+        faster."""
+        at = numpy.stack([self.storage(order), self.bit], 1)
+        begin = [[self.map.unit, 0, 1]] if self.map.unit > 1 else []
         for unit in (32, 64, 8):
             size = unit // self.map.unit
             if size > 1 and len(at) % size == 0:
                 found = digit(at.reshape(-1, size, 2), self.known.reshape(-1, size))
-                if found:
-                    return found[0], found[1], self.known.reshape(-1, size).any(1)
-        return None
-
-    def modes(self, order):
-        at = numpy.stack([self.storage(order), self.bit], 1)
-        begin = [[self.map.unit, 0, 1]] if self.map.unit > 1 else []
-        words = self.words(at)
-        if words is None:
-            inner, outer = [], factor(at, self.known)
-        else:
-            inner = factor(words[0], numpy.ones(len(words[0]), bool))
-            outer = factor(words[1], words[2])
-        if inner is None or outer is None:
-            return None
-        return begin + inner + outer
+                if found and len(found[0]):
+                    known = self.known.reshape(-1, size).any(1)
+                    for inner in islice(factor(found[0], numpy.ones(size, bool), rules), 1):
+                        for outer in islice(factor(found[1], known, rules), MOST_TRIED):
+                            yield begin + inner + outer
+                    break
+        for modes in islice(factor(at, self.known, rules), MOST_TRIED):
+            yield begin + modes
 
     def rows_of(self, fit, bits):
         """Stored bits, arranged as the rows of the storage from which they come."""
@@ -210,13 +247,41 @@ class Fitting:
         grid[at[:, 0], at[:, 1]] = bits
         return numpy.packbits(grid, axis=1, bitorder="little")
 
+    def repeated(self, fit):
+        """The stored units that repeat a source unit outside of its own place."""
+        at = places(fit.modes)[::self.map.unit]
+        own = self.storage((fit.block, fit.up_first, fit.half)), self.bit
+        return self.sourced & ((at[:, 0] != own[0]) | (at[:, 1] != own[1]))
+
+    def repeats(self, fit):
+        """The pads that repeat source values: rectangles of the storage, and the place that each of their units repeats
+        (mxfp4-pack-layout(5))."""
+        unit, some = self.map.unit, self.repeated(fit)
+        if not some.any():
+            return []
+        at = places(fit.modes)[::unit][some]
+        of = numpy.full((fit.rows, fit.row_bytes * 8 // unit, 2), -1)
+        of[at[:, 0], at[:, 1] // unit, 0] = self.storage((fit.block, fit.up_first, fit.half))[some]
+        of[at[:, 0], at[:, 1] // unit, 1] = self.bit[some]
+        found = []
+        for rows, columns in rectangles(of[:, :, 0] >= 0):
+            froms = of[rows, columns].reshape(-1, 2)
+            modes = next(factor(froms, numpy.ones(len(froms), bool)), None)
+            if modes is None:
+                raise NoRearrangement(f"{self.key}: pads that repeat values of the source in no order that modes describe")
+            found.append({"rows": [rows.start, rows.stop - rows.start],
+                          "bits": [columns.start * unit, (columns.stop - columns.start) * unit],
+                          "from": froms.min(0).tolist(), "modes": merged([[unit, 0, 1]] * (unit > 1) + modes)})
+        return found
+
     def pads(self, fit, padded_rows):
         """The pad of each kind, a byte or a scale's value (None if there is no such pad), and the byte at which pads of
         columns end."""
         grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little")).view(self.map.element)
-        free = self.rows_of(fit, numpy.repeat(self.map.free, 8)).view(self.map.element) > 0
+        free = numpy.repeat(self.map.free, 8) | numpy.repeat(self.repeated(fit), self.map.unit)
+        free = self.rows_of(fit, free).view(self.map.element) > 0
         real = numpy.zeros(fit.rows, bool)
-        real[self.storage((fit.block, fit.up_first, fit.half))[self.known]] = True
+        real[self.storage((fit.block, fit.up_first, fit.half))[self.sourced]] = True
         size = self.map.element.itemsize
         padded, width = numpy.arange(fit.rows) < padded_rows, self.real[1] // size
 
@@ -232,31 +297,48 @@ class Fitting:
         raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
 
     def is_right(self, order, rows, row_bytes, modes):
-        if prod(m[0] for m in modes if is_even(m) and m[1:] == [0, 0]) != self.map.copies:
+        if prod(m[0] for m in modes if is_even(m) and m[1:] == [0, 0]) != self.copies:
             return False
         at = places(modes)
         number = at[:, 0] * row_bytes * 8 + at[:, 1]
-        if len(number) != self.bytes * 8 * self.map.copies or (at < 0).any() or (at >= (rows, row_bytes * 8)).any():
+        if len(number) != self.bytes * 8 * self.copies or (at < 0).any() or (at >= (rows, row_bytes * 8)).any():
             return False
         taken = numpy.zeros(self.bytes * 8, bool)
         taken[number] = True
         if not taken.all():
             return False
         want = self.storage(order) * row_bytes * 8 + self.bit
-        return (number[::self.map.unit][self.known] == want[self.known]).all()
+        place = number[::self.map.unit]
+        if (place[self.known] != want[self.known]).any():
+            return False
+        source = numpy.full(self.bytes * 8, -1)  # of each place of the storage
+        source[want[self.sourced]] = self.map.source[self.sourced]
+        source = source[place]
+        return (source == self.map.source)[source >= 0].all()
 
     def best(self):
+        tries = [(self.map.copies, False)] + [(self.map.copies, True), (1, True)] * bool(self.map.often.any())
+        for copies, firsts in tries:
+            self.set_copies(copies, firsts)
+            if len(self.map.value) % copies == 0 and self.known.any():
+                for even, divides in ((True, True), (False, True), (False, False)):
+                    if found := self.best_fit(even, divides):
+                        return found
+        often = f", all of it {self.map.copies} times," if self.map.copies > 1 else ""
+        raise NoRearrangement(f"{self.key}: {len(self.map.value)} bytes of an expert{often} that no row order, pads and "
+                              "modes describe")
+
+    def best_fit(self, even, divides):
+        """The fit with the fewest steps. even, divides: see Rules."""
         found = None
         for rows, row_bytes in self.sides():
             for order in self.orders(rows):
-                for modes in completed(self.modes(order) or [], rows, row_bytes * 8):
-                    steps = sum(1 if is_even(m) else len(m) for m in modes) - self.like[1] * (order[:2] == self.like[0])
+                made = self.modes(order, Rules(even, (rows, row_bytes * 8) if divides else None))
+                for modes in chain.from_iterable(completed(m, rows, row_bytes * 8) for m in made):
+                    steps = sum(1 if is_even(m) else len(m) for m in modes)
+                    steps -= self.like[1] * (order[:len(self.like[0])] == self.like[0])
                     if (found and steps >= found[0]) or steps > MOST_STEPS:
                         continue
                     if self.is_right(order, rows, row_bytes, modes):
                         found = steps, Fit(order[0], order[1], order[2], rows, row_bytes, modes)
-        if not found:
-            often = f", all of it {self.map.copies} times," if self.map.copies > 1 else ""
-            raise NoRearrangement(f"{self.key}: {len(self.map.value)} bytes of an expert{often} that no row order, pads and "
-                                  "modes describe")
-        return found[1]
+        return found and found[1]

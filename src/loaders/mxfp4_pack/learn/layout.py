@@ -10,7 +10,7 @@ import torch
 from . import NoRearrangement
 from .._errors import Refused
 from .._files import CONFIG_LIMIT, read_json
-from .canary import canary, canary_layer
+from .canary import SCALES as CANARY_SCALES, canary, canary_layer
 from .fit import Fitting
 from .predicted import Predicted, compare, padded_rows, prove
 from .probe import ALL_SCALES, PARTS, Size
@@ -48,6 +48,7 @@ class Tensor:
         if self.role == "w13" and self.fit.block == 0 and self.fit.half != padded[1]:
             raise NoRearrangement(f"{self.key}: gate has {self.fit.half} rows, elsewhere {padded[1]}")
         self.pad, self.row_bytes = self.fitting.pads(self.fit, self.padded_rows)
+        self.repeats = self.fitting.repeats(self.fit)
 
     def to_json(self):
         fit, stored = self.fit, self.stored
@@ -65,7 +66,8 @@ class Tensor:
         out |= {"row_bytes": self.row_bytes, "pad": pad, "add": self.map.add}
         if self.map.values:
             out["values"] = {"width": self.map.element.itemsize, "of_scales": self.map.values}
-        return out | {"storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
+        out |= {"storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
+        return out | ({"repeats": self.repeats} if self.repeats else {})
 
     def predict(self, padded, pairs):
         self.predicted = Predicted(self.to_json(), padded, pairs, self.map.free)
@@ -92,13 +94,18 @@ def learn(probe, pairs):
     """The stored tensors of a conversion, with their fits."""
     size = probe.size
     before, made_of = probe.sources()
-    maps = {key: with_scales(probe, key, made_of[key], map) for key, map in probe.maps(made_of, before).items()}
+    maps, ranges = {}, [probe.scales]
+    for key, map in probe.maps(made_of, before).items():
+        maps[key], scales = with_scales(probe, key, made_of[key], map)
+        ranges.append(scales)
+    probe.scales = range(max(r.start for r in ranges), min(r.stop for r in ranges))  # the others are lossy somewhere
     tensors, like = [], ((int(pairs), False), 0.5)  # the rows in the given order
     for name, key in sorted((n, k) for k, n in made_of.items()):  # w13's codes first
         print(f"{key}: made of {name}, {before[key].data.shape[1]} bytes of each expert", file=sys.stderr)
         tensors.append(Tensor(key, name, before[key], maps[key], size, pairs, like))
         if name == "w13":
-            like = tensors[0].fit[:2], 1.5
+            like = tensors[0].fit[:2 if tensors[0].fit.block else 3], 1.5
+    agree(tensors)
     padded = padded_size(tensors, size)
     for tensor in tensors:
         tensor.finish(padded)
@@ -106,6 +113,18 @@ def learn(probe, pairs):
     learned = Learned(size, padded, tensors, {})
     prove(probe, learned.predicted)
     return learned._replace(canary=canary(probe, learned.predicted, pairs))
+
+
+def agree(tensors):
+    """Fits tensors again whose halves of gate and up have more rows than other tensors, or others than w13's codes."""
+    most = min(t.fit.rows // 2 if t.role == "w13" else t.columns() for t in tensors)
+    for allowed in (lambda halves: range(most + 1), lambda halves: halves[:1]):
+        of_halves = [t for t in tensors if t.role == "w13" and t.fit.block == 0]
+        allowed = allowed([t.fit.half for t in of_halves])
+        for t in of_halves:
+            if t.fit.half not in allowed:
+                t.fitting.halves = allowed
+                t.fit = t.fitting.best()
 
 
 def padded_size(tensors, size):
@@ -118,27 +137,43 @@ def padded_size(tensors, size):
 
 
 def with_scales(probe, key, name, map):
-    """The map; for scales with the stored value of each tried scale. 0xFF (NaN) may have no value."""
+    """The map, for scales with the stored value of each tried scale; and the range of scales that are not lost. 0xFF
+    (NaN) may have no value."""
     if map.part != "scales":
-        return map
+        return map, probe.scales
     table = scale_table(probe, key, name, map)
     digits = 2 + map.unit // 4
     if probe.scales == ALL_SCALES and map.unit == 8 and (table == numpy.arange(256) + map.add & 0xFF)[:255].all():
         if table[255] != 255 + map.add & 0xFF:
             print(f"{key}: scale 0xff becomes {table[255]:#04x}; a checkpoint with it is not packed so", file=sys.stderr)
-        return map
+        return map, probe.scales
     tried = [scale for scale in probe.scales if scale < 255]
-    order = sorted(tried, key=table.__getitem__)
-    for a, b in zip(order, order[1:]):
-        if table[a] == table[b]:
-            raise NoRearrangement(f"{key}: scales {a:#04x} and {b:#04x} both become {table[a]:#0{digits}x}: that is lossy, "
-                                  "the values of a layout file are one-to-one")
-    values = [int(table[scale]) if scale in probe.scales else None for scale in ALL_SCALES]
-    if 255 in probe.scales and table[255] in table[tried]:
+    kept = not_lost(key, table, tried, digits)
+    values = [int(table[scale]) if scale in kept or scale == 255 == probe.scales[-1] else None for scale in ALL_SCALES]
+    if values[255] is not None and table[255] in table[tried]:
         print(f"{key}: scale 0xff becomes {table[255]:#0{digits}x}, as another does; a checkpoint with it is refused",
               file=sys.stderr)
         values[255] = None
-    return map._replace(add=0, values=values)
+    return map._replace(add=0, values=values), kept if len(kept) < len(tried) else probe.scales
+
+
+def not_lost(key, table, tried, digits):
+    """The range of scales that become values of their own, as most do if a conversion saturates. It must include the
+    canary's."""
+    first, last = tried[0], tried[-1]
+    order = sorted(tried, key=table.__getitem__)
+    for a, b in zip(order, order[1:]):
+        if table[a] != table[b]:
+            continue
+        if a in CANARY_SCALES or b in CANARY_SCALES:
+            raise NoRearrangement(f"{key}: scales {a:#04x} and {b:#04x} both become {table[a]:#0{digits}x}: that is lossy, "
+                                  "the values of a layout file are one-to-one")
+        for lost in (a, b):
+            first, last = (max(first, lost + 1), last) if lost < CANARY_SCALES[0] else (first, min(last, lost - 1))
+    if (first, last) != (tried[0], tried[-1]):
+        print(f"{key}: scales below {first:#04x} or above {last:#04x} become what others do; a checkpoint with them is "
+              "refused", file=sys.stderr)
+    return range(first, last + 1)
 
 
 def scale_table(probe, key, name, map):
@@ -156,7 +191,7 @@ def scale_table(probe, key, name, map):
 
 def version_of(tensors):
     """The lowest format version that has all features in use."""
-    if any(t.map.values or t.map.copies > 1 for t in tensors):
+    if any(t.map.values or t.fitting.copies > 1 or t.repeats for t in tensors):
         return 3
     return 2 if any("corner" in t.to_json()["pad"] for t in tensors) else 1
 

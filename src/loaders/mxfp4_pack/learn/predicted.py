@@ -37,6 +37,14 @@ class Predicted:
         self.block, self.up_first, self.half = order["block"], order["first"] == "up", padded[1]
         rows, bits = places(entry["modes"]).T
         self.sources = rows * self.row_bytes * 8 + bits  # the source of every stored bit
+        self.repeats = [self.repeat(r) for r in entry.get("repeats", ())]
+
+    def repeat(self, entry):
+        """(bits of the storage that repeat others, those others)"""
+        (row, rows), (bit, bits), width = entry["rows"], entry["bits"], self.row_bytes * 8
+        to = (numpy.arange(row, row + rows)[:, None] * width + numpy.arange(bit, bit + bits)).flatten()
+        of = places(entry["modes"]) + entry["from"]
+        return to, of[:, 0] * width + of[:, 1]
 
     def rows_of(self, count):
         """The storage's row of each source row."""
@@ -55,7 +63,10 @@ class Predicted:
             source = wide[:, None].view(numpy.uint8)
         grid = self.pad[self.kinds(*source.shape)]
         grid[self.rows_of(len(source)), :source.shape[1]] = self.values[source]
-        return numpy.packbits(numpy.unpackbits(grid.view(numpy.uint8), bitorder="little")[self.sources], bitorder="little")
+        bits = numpy.unpackbits(grid.view(numpy.uint8), bitorder="little")
+        for to, of in self.repeats:
+            bits[to] = bits[of]
+        return numpy.packbits(bits[self.sources], bitorder="little")
 
     def kinds(self, count, width):
         """The kind of each byte or value of the storage, for a source of `count` rows of `width`: 0 is source, 1 and

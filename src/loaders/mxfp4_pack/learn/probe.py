@@ -57,7 +57,7 @@ class Stored(NamedTuple):
 class Map(NamedTuple):
     """The sources of one expert's stored tensor. unit: bits of a unit. source: the source unit of each stored unit, or
     -1. value: the bytes of units without a source. free: bytes that the conversion does not write. copies: the number
-    of copies of each source unit. add: the constant added to scales. values: the stored value of each of the 256 scales
+    of copies of each source unit. often: stored units whose source has further copies, in pads. add: the constant added to scales. values: the stored value of each of the 256 scales
     (None: no value), if that is no constant more."""
     part: str
     unit: int
@@ -65,6 +65,7 @@ class Map(NamedTuple):
     value: numpy.ndarray
     free: numpy.ndarray
     copies: int
+    often: numpy.ndarray
     add: int = 0
     values: list | None = None
 
@@ -280,17 +281,16 @@ class Reading:
         return f"expert {expert}, byte {at}, bit {(value & -value).bit_length() - 1}"
 
     def map(self, free):
-        """The map of one expert. All experts must have the same map, and each source unit must be stored equally
-        often."""
+        """The map of one expert. All experts must have the same map, and each source unit must be stored. If not all are
+        stored equally often, the surplus must be in pads."""
         share = self.total // EXPERTS
         follows = self.bits(self.follows) != 0
         counts = numpy.bincount(self.source[follows], minlength=self.total)
         copies = int(counts.min())
-        if copies == 0 or (counts != copies).any():
-            unit = int(numpy.argmax(counts != copies if copies else counts == 0))
-            what = "element" if self.width else "bit"
+        if copies == 0:
+            unit, what = int(numpy.argmax(counts == 0)), "element" if self.width else "bit"
             raise NoRearrangement(f"{self.key}: {what} {unit % share} of {self.name}, expert {unit // share}, is stored "
-                                  f"{counts[unit]} times, others {copies or counts.max()}; all equally often was expected")
+                                  f"0 times, others {counts.max()}; a value that is lost cannot be restored")
         source = numpy.where(follows, self.source, -1)
         first = source[0]
         for expert in range(1, EXPERTS):
@@ -299,7 +299,8 @@ class Reading:
         value = self.low[0].view(numpy.uint8).copy()
         add = int(self.low[0][first >= 0][0]) - SCALES[0] & 0xFF if self.part == "scales" else 0
         unit, first = (8 * self.width, first) if self.width else whole_units(first)
-        return Map(self.part, unit, first, value, free, copies, add)
+        counts = numpy.bincount(first[first >= 0])
+        return Map(self.part, unit, first, value, free, copies, (first >= 0) & (counts[first] > copies), add)
 
 
 def whole_units(source):
