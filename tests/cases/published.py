@@ -17,14 +17,13 @@ DRAFT, FORM, UNKNOWN, ORDER, AGAINST, TURNED = (
 )
 
 
-def copied(old, new, names=()):
-    """A layer's tensors under other names, and more norms beside them."""
+def copied(old, new):
+    """A layer's tensors once more, under other names."""
 
     def change(tensors):
         layer = {n.replace(old, new, 1): t for n, t in tensors.items() if n.startswith(old)}
-        norm = next(t for n, t in layer.items() if n.endswith("input_layernorm.weight"))
         assert layer, old
-        return {**tensors, **layer, **{new + n: norm for n in names}}
+        return {**tensors, **layer}
 
     return merged(change)
 
@@ -113,7 +112,7 @@ AGAINSTS = [
     Case(AGAINST, "a pattern that ignores layer 1's experts", CT,
         config(lambda says: says["quantization_config"]["ignore"].append(r"re:.*layers\.1\.mlp\.experts.*")),
         options=WIDE),
-    Case(AGAINST, "no quantization_config", CT, config(lambda says: says.pop("quantization_config") and None),
+    Case(AGAINST, "no quantization_config", CT, config(lambda says: says.pop("quantization_config") and says),
         options=WIDE),
     Case(AGAINST, "zero points", CT,
         added(r".*\.experts\.\d+\.up_proj\.weight_packed", ".weight_zero_point", ("U8", [64], bytes(64))), options=WIDE),
