@@ -65,7 +65,7 @@ def grown(t, rows, columns, how, value):
 def spread(made, pads=("constant",)):
     """A random permutation of a matrix of small numbers [experts, rows, columns] by digits, after pads of its own."""
     row_multiple, column_multiple = (made.choice(MULTIPLES), made.choice(MULTIPLES[:6])) if pads else (1, 1)
-    how, copies = (made.choice(pads), made.choice((1, 1, 1, 1, 2, 3))) if pads else (None, 1)
+    how, copies = (made.choice(pads), made.choice((1, 1, 1, 1, 2, 3))) if pads else ("constant", 1)
     value, seed = made.choice((0, 0, 15, 7)), made.random()
 
     def call(t, whole):
