@@ -248,7 +248,8 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   out.open(start);
   if (parts && !out.committed()) parts->move_into(out);
   const bool takes_parts = out.journal().records().contains(parts_taken);
-  if (takes_parts && !in.published.empty()) skip_published(options, p.manifest);
+  const bool trusts_parts = takes_parts && !in.files.remote;  // a server's bytes are restored from OUT and compared
+  if (trusts_parts && !in.published.empty()) skip_published(options, p.manifest);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
   if (!takes_parts) conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
@@ -256,11 +257,11 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
     finish_earlier(options, *in.place, conversion);
   else
     carry_out(options, to, p, out, conversion);
-  if (!takes_parts && !out.committed()) prove_published(options, in, conversion.compared(), out);
+  if (!trusts_parts && !out.committed()) prove_published(options, in, conversion.compared(), out);
   to.end();
   out.commit(manifest_name);
   cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
-  return report(options, in, takes_parts ? PublishedList() : in.published, p.plan, devices, conversion);
+  return report(options, in, trusts_parts ? PublishedList() : in.published, p.plan, devices, conversion);
 }
 
 /// Checks that no tensor is missing that the checkpoint's config implies, unless missing tensors are allowed. OUT

@@ -50,11 +50,9 @@ void skip_published(const ConvertOptions& o, ManifestOptions& manifest) {
 }
 
 void check_provable(const Input& in, const Backend& backend) {
-  if (!backend.rewrite || !in.files.remote || in.published.empty()) return;
-  fail(
-      ErrorKind::usage,
-      "{}: backend {} is lossy, so OUT cannot prove the published hashes; give --no-published, or convert a local copy",
-      in.files.dir, backend.name);
+  if (!backend.rewrite || !in.files.remote) return;
+  fail(ErrorKind::usage, "{}: backend {} is lossy: it reads scales twice, so it needs a local copy of the checkpoint",
+       in.files.dir, backend.name);
 }
 
 void prove_published(const ConvertOptions& o, const Input& in, const std::set<std::string>& compared, OutputDir& out) {

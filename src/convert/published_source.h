@@ -25,7 +25,8 @@ bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint
 /// Throws Error{usage} if a list was given.
 void skip_published(const ConvertOptions& options, ManifestOptions& manifest);
 
-/// Refuses to convert a remote checkpoint with published hashes by a lossy backend, whose output cannot restore files.
+/// Refuses to convert a remote checkpoint by a lossy backend: it reads scales twice, and a server may answer
+/// differently.
 void check_provable(const Input& in, const Backend& backend);
 
 /// Compares the published hashes of a remote checkpoint's shards with the files that the written staging directory

@@ -106,7 +106,7 @@ test_published() {
   expect 'again' 0 '' 'out: unchanged' converted "$hub" out
   expect 'again, headers alone' 0 '' '' test "$(sent)" -lt $((bytes / 2))
   synth deepseek-v4-flash own/deepseek --tiny --layers 2
-  refused 'a lossy backend' 'is lossy, so OUT cannot prove the published hashes; give --no-published' \
+  refused 'a lossy backend' 'is lossy: it reads scales twice, so it needs a local copy of the checkpoint' \
     "$program" convert hf://own/deepseek lossy --backend humming-w4a8 --engine vllm --no-loader -q
 }
 test_restored() {  # a continued run has not seen all bytes
@@ -123,6 +123,18 @@ test_restored() {  # a continued run has not seen all bytes
   again --fault flip --at "$requests"
   refused 'a changed byte' 'SHA-256 is [0-9a-f]{64}, [0-9a-f]{64} as published \(hf://' converted "$hub" wrong -q
   nothing wrong .wrong.mxfp4-pack
+}
+test_wrong_part() {  # convert without --part does not trust what parts read from a server
+  served
+  converted "$hub" out --part 0/2 -q
+  again --fault flip --at $(($(wc -l <log) * 3 / 4))  # a request for tensors: headers come first
+  converted "$hub" wrong --part 0/2 -q
+  again
+  refused 'a wrong part' 'SHA-256 is [0-9a-f]{64}, [0-9a-f]{64} as published \(hf://' converted "$hub" wrong -q
+  nothing wrong
+  expect 'reads it again from the server' 0 '' 'as published: 6 files' converted "$hub" wrong
+  expect 'a right part' 0 '' 'shards: restored from out, and compared' converted "$hub" out
+  also 'as published: 6 files' 1
 }
 test_parts() {
   served
