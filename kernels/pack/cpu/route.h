@@ -17,9 +17,9 @@
 // that maps the bits of the numbers of a register, a lane and a warp to the bits of a place. A conversion inverts one
 // matrix and multiplies by another; it exchanges registers between lanes if it can, else it writes to swizzled shared
 // memory. Used here: a conversion depends on bits only, some of which number lanes and some vectors, and it is a
-// product of exchanges. Different: places are sums of digits, so a count need not be a power of two (other factors
-// number blocks); a bit moves by a distance in memory, so there is no XOR and no matrix to invert; and bits of a byte
-// move, too.
+// product of exchanges. Different: places are sums of digits, so a count need not be a power of two; other factors
+// number blocks. A bit moves by a distance in memory, so there is no XOR and no matrix to invert. Bits of a byte move,
+// too.
 #pragma once
 
 #include <array>
@@ -55,17 +55,17 @@ struct Route {
     std::array<std::array<uint8_t, 16>, 2> nibble = {};
   };
   enum Code { sort = 64, swap, mix_1, mix_2, mix_4, mix_8 };
-  /// Less than 64: bit `code / most_slots` of the lane (0: the nibble, 1 and up: the byte) and bit `code % most_slots`
-  /// of the vector's number in its group change places. sort: byte i is byte index[i]. swap: the two highest lane bits
-  /// change places. mix_P: term j * P + i says what plane i adds to plane j; the lowest bits of a vector's number tell
-  /// its plane.
+  /// A code below 64 exchanges two bits. Bit `code / most_slots` is one of the lane: 0 is the nibble, 1 and up the
+  /// byte. Bit `code % most_slots` is one of the vector's number in its group. sort: byte i is byte index[i]. swap: the
+  /// two highest lane bits change places. mix_P: term j * P + i is the share of plane i in plane j. The lowest bits of
+  /// a vector's number are its plane.
   struct Step {
     int code = 0;
     alignas(64) std::array<uint8_t, 64> index = {};
     std::vector<Term> terms = {};
   };
-  /// Where a pass reads or writes: the first piece of each group, and how far each bit of a vector's number in its
-  /// group and of a piece's number in its vector moves.
+  /// The places that a pass reads or writes: the first piece of each group, and the distances by which bits move. These
+  /// are bits of a vector's number in its group, and of a piece's number in its vector.
   struct Places {
     int pieces = 1;  // of a vector
     std::array<int64_t, most_slots> slot = {};

@@ -1,5 +1,5 @@
-// The search for a route: bits of a block change places step by step, from where the input has them to where the
-// output wants them. route.cpp makes a Route of the result.
+// The search for a route: bits of a block change places step by step, from their places in the input to those in the
+// output. route.cpp makes a Route of the result.
 #pragma once
 
 #include <algorithm>
@@ -245,9 +245,9 @@ class RouteBits {
     lane_ = lanes;
   }
 
-  /// The slots of the groups of a pass with these moves. Slots that no move needs are those that are nearest in memory
-  /// on `side`; the nearest is the last, because run_route.h stores vectors that differ in it after one another. ids:
-  /// what is in the slots there.
+  /// The slots of the groups of a pass with these moves. Slots that no move needs are the nearest in memory on `side`.
+  /// The nearest is the last, because run_route.h stores vectors that differ in it one after another. `ids` are the
+  /// bits in the slots there.
   Ids group_slots(const std::vector<Move>& moves, const Ids& ids, int64_t Bit::*side) const {
     Ids slots, others(slot_.size());
     const auto add = [&](const Ids& more) {
