@@ -63,9 +63,10 @@ def digit(rows, known):
 
 class Rules(NamedTuple):
     """What factor() accepts. even: only digits with one step. sides: rows and bits of the storage, which such digits
-    divide; or None."""
+    divide; or None. greedy: only the first digit that fits, which is fast and nearly always right."""
     even: bool = False
     sides: tuple | None = None
+    greedy: bool = False
 
     def accept(self, mode):
         if not is_even(mode):
@@ -95,6 +96,8 @@ def factor(at, known, rules=Rules()):
         if rules.accept(mode):
             for others in factor(found[1], known.reshape(-1, count).any(1), rules):
                 yield [mode, *others]
+            if rules.greedy:
+                return
 
 
 def as_mode(steps):
@@ -236,6 +239,8 @@ class Fitting:
                     for inner in islice(factor(found[0], numpy.ones(size, bool), rules), 1):
                         for outer in islice(factor(found[1], known, rules), MOST_TRIED):
                             yield begin + inner + outer
+                    if rules.greedy:
+                        return
                     break
         for modes in islice(factor(at, self.known, rules), MOST_TRIED):
             yield begin + modes
@@ -321,19 +326,19 @@ class Fitting:
         for copies, firsts in tries:
             self.set_copies(copies, firsts)
             if len(self.map.value) % copies == 0 and self.known.any():
-                for even, divides in ((True, True), (False, True), (False, False)):
-                    if found := self.best_fit(even, divides):
+                for even, divides, greedy in ((0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 0, 0)):
+                    if found := self.best_fit(even, divides, greedy):
                         return found
         often = f", all of it {self.map.copies} times," if self.map.copies > 1 else ""
         raise NoRearrangement(f"{self.key}: {len(self.map.value)} bytes of an expert{often} that no row order, pads and "
                               "modes describe")
 
-    def best_fit(self, even, divides):
-        """The fit with the fewest steps. even, divides: see Rules."""
+    def best_fit(self, even, divides, greedy):
+        """The fit with the fewest steps. For the rest see Rules."""
         found = None
         for rows, row_bytes in self.sides():
             for order in self.orders(rows):
-                made = self.modes(order, Rules(even, (rows, row_bytes * 8) if divides else None))
+                made = self.modes(order, Rules(even, (rows, row_bytes * 8) if divides else None, greedy))
                 for modes in chain.from_iterable(completed(m, rows, row_bytes * 8) for m in made):
                     steps = sum(1 if is_even(m) else len(m) for m in modes)
                     steps -= self.like[1] * (order[:len(self.like[0])] == self.like[0])
