@@ -29,8 +29,14 @@ void put(uint8_t* rows, int64_t at, int nibble) {
   rows[at / 2] = uint8_t((rows[at / 2] & 0xF0 >> shift) | nibble << shift);
 }
 
+}  // namespace
+
+void fill_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, uint8_t* rows) {
+  each_repeat(repeats, m, s, [&](int64_t at, int nibble, int64_t, int64_t) { put(rows, at, nibble); });
+}
+
 template <class T>
-void clear(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, uint8_t* rows) {
+void clear_repeats(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, uint8_t* rows) {
   each_repeat(repeats, m, s, [&](int64_t at, int, int64_t n, int64_t b) {
     const auto pad = uint8_t(m.pad_byte(n, b) + m.add);
     put(rows, at, nibble_of(&pad, at % 2));
@@ -38,8 +44,8 @@ void clear(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s
 }
 
 template <class T>
-void compare(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, const uint8_t* rows,
-             PadReport& report) {
+void compare_repeats(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, const uint8_t* rows,
+                     PadReport& report) {
   each_repeat(repeats, m, s, [&](int64_t at, int nibble, int64_t n, int64_t b) {
     if (nibble_of(rows, at) == nibble || report.wrong++) return;
     report.n = n;
@@ -50,26 +56,9 @@ void compare(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged
   });
 }
 
-}  // namespace
-
-void fill_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, uint8_t* rows) {
-  each_repeat(repeats, m, s, [&](int64_t at, int nibble, int64_t, int64_t) { put(rows, at, nibble); });
-}
-
-void clear_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, uint8_t* rows) {
-  clear(repeats, m, s, rows);
-}
-void clear_repeats(const std::vector<Repeat>& repeats, const MutableMatrix& m, Staged s, uint8_t* rows) {
-  clear(repeats, m, s, rows);
-}
-
-void compare_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, const uint8_t* rows,
-                     PadReport& report) {
-  compare(repeats, m, s, rows, report);
-}
-void compare_repeats(const std::vector<Repeat>& repeats, const MutableMatrix& m, Staged s, const uint8_t* rows,
-                     PadReport& report) {
-  compare(repeats, m, s, rows, report);
-}
+template void clear_repeats(const std::vector<Repeat>&, const Matrix&, Staged, uint8_t*);
+template void clear_repeats(const std::vector<Repeat>&, const MutableMatrix&, Staged, uint8_t*);
+template void compare_repeats(const std::vector<Repeat>&, const Matrix&, Staged, const uint8_t*, PadReport&);
+template void compare_repeats(const std::vector<Repeat>&, const MutableMatrix&, Staged, const uint8_t*, PadReport&);
 
 }  // namespace mxfp4

@@ -15,13 +15,12 @@ struct Staged {
 
 /// Writes the repeated values of the staged rows.
 void fill_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, uint8_t* rows);
-/// Writes the matrix's pads in their places.
-void clear_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, uint8_t* rows);
-void clear_repeats(const std::vector<Repeat>& repeats, const MutableMatrix& m, Staged s, uint8_t* rows);
+/// Writes the matrix's pads in their places. T is that of Matrix or MutableMatrix, here and below.
+template <class T>
+void clear_repeats(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, uint8_t* rows);
 /// Counts the bytes that differ from the values that they should repeat.
-void compare_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, const uint8_t* rows,
-                     PadReport& report);
-void compare_repeats(const std::vector<Repeat>& repeats, const MutableMatrix& m, Staged s, const uint8_t* rows,
+template <class T>
+void compare_repeats(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, const uint8_t* rows,
                      PadReport& report);
 
 }  // namespace mxfp4

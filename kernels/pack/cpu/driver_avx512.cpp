@@ -64,7 +64,6 @@ struct V {
     }
   }
   static Vector sorted(Vector x, const uint8_t* index) { return _mm512_permutexvar_epi8(_mm512_load_si512(index), x); }
-  static Vector swapped(Vector x) { return x; }
   static Split split(Vector x) { return x; }
   static Vector add(Vector sum, Split x, const Route::Term& t, int) {
     return _mm512_xor_si512(sum, _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(int64_t(t.matrix)), 0));

@@ -16,10 +16,6 @@ struct V {
   static constexpr VectorForm form{4, 4, true, false, 4};
   static Vector load(const uint8_t* p) { return vld1q_u8(p); }
   static void store(uint8_t* p, Vector x) { vst1q_u8(p, x); }
-  static void past(uint8_t* p, Vector x) { vst1q_u8(p, x); }
-  static void end_past() {}
-  static Vector join(const uint8_t* p, const int64_t*, int64_t) { return vld1q_u8(p); }
-  static void part(uint8_t* p, const int64_t*, int64_t, Vector x) { vst1q_u8(p, x); }
   template <int lane>
   [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
     const auto both = [&](auto x, auto y, auto first, auto second) __attribute__((always_inline)) {
@@ -46,7 +42,6 @@ struct V {
           [](auto x, auto y) { return vtrn2q_u64(x, y); });
   }
   static Vector sorted(Vector x, const uint8_t* index) { return vqtbl1q_u8(x, vld1q_u8(index)); }
-  static Vector swapped(Vector x) { return x; }
   static Split split(Vector x) { return {{vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8(x, 4)}}; }
   static Vector add(Vector sum, const Split& x, const Route::Term& t, int used) {
     if (used & 1) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[0].data()), x.nibble[0]));

@@ -21,10 +21,6 @@ struct V {
     return x;
   }
   static void store(uint8_t* p, Vector x) { std::memcpy(p, &x, sizeof(x)); }
-  static void past(uint8_t* p, Vector x) { store(p, x); }
-  static void end_past() {}
-  static Vector join(const uint8_t* p, const int64_t*, int64_t) { return load(p); }
-  static void part(uint8_t* p, const int64_t*, int64_t, Vector x) { store(p, x); }
   template <int lane>
   [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
     if constexpr (lane < 4) {
@@ -37,8 +33,6 @@ struct V {
       b = Vector{x[1], b[1]};
     }
   }
-  static Vector sorted(Vector x, const uint8_t*) { return x; }
-  static Vector swapped(Vector x) { return x; }
 };
 
 }  // namespace

@@ -33,13 +33,16 @@
 namespace mxfp4 {
 
 /// The form of a driver's vectors: 1 << lane_bits bytes. The lowest `sorted_bits` lane bits can change places within a
-/// vector, and the highest lane bit with the bit below it. sorted_bits 0: lanes change places by exchanges only.
+/// vector; if they are not all, so can the highest lane bit and the bit below it. sorted_bits 0: lanes change places by
+/// exchanges only.
 struct VectorForm {
   int lane_bits = 0, sorted_bits = 0;
   bool mixes = true;          // has split() and add()
   bool passes_caches = true;  // has past()
   int slots = 3;              // of a group: its vectors stay in registers
   constexpr int bytes() const { return 1 << lane_bits; }
+  constexpr bool sorts() const { return sorted_bits > 0; }                     // has sorted()
+  constexpr bool swaps() const { return sorts() && sorted_bits < lane_bits; }  // has swapped()
 };
 
 struct Route {

@@ -7,14 +7,16 @@
 //       load(bytes), store(bytes, vector)
 //       past(bytes, vector)                 a store past the caches, at a multiple of the vector's bytes
 //       end_past()                          after such stores
-//       join(bytes, step, pieces), part(bytes, step, pieces, vector)    load and store in pieces of 16 or 32 bytes;
-//                                           bit i of a piece's number moves it by step[i]
+//       join(bytes, step, pieces), part(bytes, step, pieces, vector)    load and store in pieces of 16 or 32 bytes, if
+//                                           a vector is longer; bit i of a piece's number moves it by step[i]
 //       exchange<lane>(a, b)                exchanges a bit of the lane with the choice of vector: a[i + bit] and b[i].
 //                                           lane 0: the nibble, 1: bit 0 of the byte, ..
 //       sorted(vector, index)               byte i is byte index[i]
-//       swapped(vector)                     the two highest bits of the lane exchanged, if `form` needs it
+//       swapped(vector)                     the two highest bits of the lane exchanged
 //       split(vector), add(sum, split, term, used)    sum + term * vector, of each byte
 //     };
+//
+// `form` says which of these a V needs.
 #pragma once
 
 #include <cstring>
@@ -99,9 +101,11 @@ template <class V, int slots>
   (std::make_integer_sequence<int, Route::most_slots*(V::form.lane_bits + 1)>());
   switch (step.code) {
     case Route::sort:
-      return unrolled<1 << slots>([&](auto i) { x[i] = V::sorted(x[i], step.index.data()); });
+      if constexpr (V::form.sorts()) unrolled<1 << slots>([&](auto i) { x[i] = V::sorted(x[i], step.index.data()); });
+      return;
     case Route::swap:
-      return unrolled<1 << slots>([&](auto i) { x[i] = V::swapped(x[i]); });
+      if constexpr (V::form.swaps()) unrolled<1 << slots>([&](auto i) { x[i] = V::swapped(x[i]); });
+      return;
     case Route::mix_1:
       return mix<V, slots, 0>(x, step.terms.data());
     case Route::mix_2:
@@ -142,7 +146,8 @@ void run_pass(const Route::Pass& pass, Sides s) {
   const Route::Step *const begin = pass.steps.data(), *const end = begin + pass.steps.size();
   const int64_t *from_group = from.groups.data(),
                 *to_group = to.groups.data(), *const last = from_group + from.groups.size();
-  const bool whole = from.pieces == 1, wholly = to.pieces == 1;
+  constexpr bool has_pieces = V::form.bytes() > Route::least_load;
+  const bool whole = !has_pieces || from.pieces == 1, wholly = !has_pieces || to.pieces == 1;
   for (; from_group != last; ++from_group, ++to_group) {
     if (s.ahead)
       for (int64_t i = 0; i < s.group_lines; ++i) __builtin_prefetch(s.ahead + *s.lines++);
@@ -151,19 +156,22 @@ void run_pass(const Route::Pass& pass, Sides s) {
       each_vector<slots>(
           s.from + *from_group,
           from_slot, [&](auto v, const uint8_t* at) __attribute__((always_inline)) { x[v] = V::load(at); });
-    else
+    else if constexpr (has_pieces)
       each_vector<slots>(
           s.from + *from_group, from_slot, [&](auto v, const uint8_t* at) __attribute__((always_inline)) {
             x[v] = V::join(at, from.piece.data(), from.pieces);
           });
     for (const Route::Step* step = begin; step != end; ++step) run_step<V, slots>(*step, x);
-    if (s.past)
-      each_vector<slots>(
-          s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) { V::past(at, x[v]); });
-    else if (wholly)
+    if constexpr (V::form.passes_caches)
+      if (s.past) {
+        each_vector<slots>(
+            s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) { V::past(at, x[v]); });
+        continue;
+      }
+    if (wholly)
       each_vector<slots>(
           s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) { V::store(at, x[v]); });
-    else
+    else if constexpr (has_pieces)
       each_vector<slots>(
           s.to + *to_group, to_slot, [&](auto v, uint8_t* at) __attribute__((always_inline)) {
             V::part(at, to.piece.data(), to.pieces, x[v]);
@@ -229,7 +237,8 @@ void run_route(const Route& p, const uint8_t* from, uint8_t* to, bool past, cons
     if (scatters)
       each_piece(p.to, [&](int64_t at, int64_t place, auto n) { std::memcpy(to + b.to + place, second + at, n); });
   }
-  if (past) V::end_past();
+  if constexpr (V::form.passes_caches)
+    if (past) V::end_past();
 }
 
 }  // namespace
