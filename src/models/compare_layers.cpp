@@ -72,8 +72,8 @@ std::set<std::string> comparable(const LayerParts& parts) {
   return out;
 }
 
-/// Whether a layer of multi-token prediction has an item or what stands in its place: one norm for the numbered ones of
-/// LongCat's main layers, MiMo's name of the norm before the MLP, experts in one tensor.
+/// Whether a layer of multi-token prediction has an item, or another one in its place. LongCat has one norm for the
+/// numbered ones of main layers. MiMo has its own name of the norm before the MLP. Experts may be in one tensor.
 bool has_in_place(const std::set<std::string>& items, const std::string& item) {
   if (items.count(item)) return true;
   const std::string block = block_of(item);

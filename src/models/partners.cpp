@@ -117,8 +117,8 @@ class Partners {
                        [&](const Lack& l) { return l.is_certain && l.where.find(part) != std::string::npos; });
   }
 
-  /// Whether a partner belongs into a module. AFMoE's attention has a gate_proj alone. Of norms only attention itself
-  /// needs both: the indexer within DeepSeek's attention has a k_norm alone.
+  /// Whether the rule of a partner holds in a module. AFMoE's attention has a gate_proj alone. Of norms only attention
+  /// itself needs both: the indexer within DeepSeek's attention has a k_norm alone.
   static bool is_about(const Partner& p, std::string_view parent) {
     const std::string_view has = p.has;
     if (has == "gate_proj") return !contains_any(parent, {"attn", "attention"});

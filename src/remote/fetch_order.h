@@ -24,8 +24,8 @@ struct FetchOrder {
   std::vector<bool> in_order;       // of each file: its ranges are fetched in the order of their bytes
 };
 
-/// jobs: the ranges that each job reads. Files of jobs whose ranges are so far apart that more than `most_held` bytes
-/// would wait for others do not arrive in order: each of their jobs gets its ranges one after the other.
+/// jobs: the ranges that each job reads. If the ranges of jobs are so far apart that more than `most_held` bytes would
+/// wait for others, their files do not arrive in order. Then each job gets its ranges one after the other.
 FetchOrder fetch_order(const std::vector<std::vector<RemoteRange>>& jobs, size_t files, int64_t most_held);
 
 /// Whether the ranges of a file in `order` are all its bytes from `begin` to `end`.

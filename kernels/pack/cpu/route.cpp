@@ -12,7 +12,7 @@ namespace {
 constexpr int least_piece = 4;           // bytes; units of shorter ones are moved sooner one by one
 constexpr int64_t least_past = 2 << 20;  // bytes of a matrix: a smaller one stays in a cache
 
-/// What the planes of a unit add to one another, 1 << bits planes.
+/// The bits that the planes of a unit add to one another, of 1 << bits planes.
 std::vector<Route::Term> terms_of(const ModeLayout& layout, const Numbers& n, bool packing) {
   const size_t planes = size_t(1) << n.gathered.size();
   std::vector<Route::Term> terms(planes * planes);

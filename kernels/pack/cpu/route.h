@@ -51,7 +51,7 @@ struct Route {
   static constexpr int most_slots = 4;     // of a group
 
   /// The bits that one plane adds to another: a matrix over GF(2) in the form of gf2p8affineqb, and its results for
-  /// both nibbles. used: bit h is set if nibble h adds any.
+  /// both nibbles. Bit h of `used` is set if nibble h adds any bits.
   struct Term {
     uint64_t matrix = 0;
     int used = 0;
@@ -109,8 +109,8 @@ struct Routes {
 /// by one, since their places are not sums of such bits.
 std::optional<Routes> find_routes(const ModeLayout& layout, int64_t tiles, VectorForm form);
 
-/// Packs a strip to the place of its first packed byte, or unpacks it. past: bypass the caches if `to` is suitably
-/// aligned. next: the rows of the next strip, which are prefetched; null data: none.
+/// Packs a strip to the place of its first packed byte, or unpacks it. If `past`, stores bypass the caches, provided
+/// that `to` is aligned for that. `next` are the rows of the next strip, which are prefetched. Its data may be null.
 using RunRoute = void (*)(const Route& route, const uint8_t* from, uint8_t* to, bool past, const Rows& next);
 
 }  // namespace mxfp4

@@ -1,5 +1,5 @@
-// The search for a route: bits of a block change places step by step, from their places in the input to those in the
-// output. route.cpp makes a Route of the result.
+// The search for a route. Bits of a block change places step by step, from the input's to the output's. route.cpp makes
+// a Route of the result.
 #pragma once
 
 #include <algorithm>
@@ -99,8 +99,8 @@ class RouteBits {
     moves_ = std::move(other.moves_);
   }
 
-  /// The moves in passes, each with as many as fit into a group. from, to: what the first pass reads and the last one
-  /// writes.
+  /// The moves in passes, each with as many as fit into a group. `from` are the steps of the first pass's reads, `to`
+  /// of the last pass's writes.
   std::vector<Route::Pass> passes(const RouteSteps& from, const RouteSteps& to) const {
     std::vector<Route::Pass> out;
     std::vector<std::vector<Move>> parts(1);

@@ -117,7 +117,7 @@ template <class V, int slots>
   }
 }
 
-/// Where a pass reads and writes.
+/// The memory that a pass reads and writes.
 struct Sides {
   const uint8_t* from;
   uint8_t* to;
@@ -127,8 +127,8 @@ struct Sides {
   bool past;  // stores bypass the caches
 };
 
-/// Calls use(vector's number, its address) for each vector of a group, in the order of the reversed bits of the number:
-/// those that differ in the last bit are next to each other in memory.
+/// Calls use(vector's number, its address) for each vector of a group, in the order of the number's reversed bits.
+/// Vectors that differ in the last bit are next to each other in memory.
 template <int slots, int bit = 0, int v = 0, class Byte, class Slots, class Use>
 [[gnu::always_inline]] inline void each_vector(Byte* at, const Slots& slot, Use use) {
   if constexpr (bit == slots) {
