@@ -25,7 +25,10 @@ command() {
 make() { command "$1" "$in" "$target" "${@:2}" && "$program" "${args[@]}"; }
 make_expected_state() { command "$1" "$dir/in" "$dir/$1" -q && "$program" "${args[@]}"; }
 
-sum() { (cd "$1" 2>/dev/null && find . -type f -print0 | sort -z | xargs -0 sha256sum) | sha256sum; }
+# The run file stays in OUT until its run has ended; is_tidy sees if it is left.
+sum() {
+  (cd "$1" 2>/dev/null && find . -type f ! -name .mxfp4-pack-run -print0 | sort -z | xargs -0 sha256sum) | sha256sum
+}
 state() {
   local now state
   [ -e "$target" ] || { echo nothing && return; }
@@ -34,8 +37,8 @@ state() {
   echo 'something else'
 }
 is() { [ "$(state)" = "$1" ] || { echo "OUT is $(state), not $1" && return 1; }; }
-# nothing of a run stays beside OUT
-is_tidy() { [ -z "$(find "$place" -maxdepth 1 -name '.*mxfp4-pack*')" ] || { find "$place" -maxdepth 1 && return 1; }; }
+# nothing of a run stays beside OUT or in it
+is_tidy() { [ -z "$(find "$place" -maxdepth 2 -name '.*mxfp4-pack*')" ] || { find "$place" -maxdepth 2 && return 1; }; }
 begin() {
   rm -rf "$target" && is_tidy || return 1
   [ "$1" = nothing ] || cp -r "$dir/$1" "$target"
