@@ -154,7 +154,7 @@ class Selection {
   [[noreturn]] void nothing(const std::string& why) const {
     const bool runs = !lossless().empty();
     std::string instead = read_instead(model_, to_);
-    if (runs && to_.no_loader) instead = fmt::format("take --backend {}", fmt::join(lossless(), " or "));
+    if (runs && to_.no_loader) instead = fmt::format("use --backend {}", fmt::join(lossless(), " or "));
     fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}{}{}{}", to_.engine, to_.release, model_.family, to_.gpu,
          why, runs ? "" : "; no backend of mxfp4-pack runs there", instead.empty() ? "" : "; " + instead,
          runs && !to_.no_loader ? "; --no-loader writes it for a loader of your own" : "");

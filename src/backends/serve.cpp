@@ -85,10 +85,14 @@ std::string describe_who_sets(const Backend& b, const Model& model, bool has_loa
                      by_loader.empty() || by_user.empty() ? "" : "; ", by_user.empty() ? "" : "it requires " + by_user);
 }
 
-std::string describe_fits(const Backend& backend) {
+std::string describe_fits(const Backend& backend, const std::string& family) {
   std::vector<std::string> texts;
   for (const Fit& f : fits_of(backend)) {
     texts.push_back(f.library + " " + f.range);
+    const std::string since = loader_since(backend, family), first = words(f.range).front();
+    if (f.library == backend.engine && !since.empty() && backend.releases.contains(since) &&
+        compare_versions(first, since) < 0)
+      texts.back().replace(f.library.size() + 1, first.size(), since);
     if (f.library != backend.engine || !backend.layout_file.empty()) continue;  // a layout file says nothing of GPUs
     const std::string lacks = describe_missing(backend);
     texts.back() += fmt::format(" on {}{}", backend.gpu, lacks.empty() ? "" : fmt::format(" ({})", lacks));
@@ -116,8 +120,6 @@ std::string serve_command(const Served& set, const std::string& out) {
   if (!heads_divide(set.model, set.tp_size) || !why_not_loaded(set.model).empty()) return {};
   const Backend& b = set.backend;
   std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
-  if (set.sharded_state)
-    return command + fmt::format(" --load-format sharded_state --tp-size {}{}", set.tp_size, kernel_option(b));
   if (!has_loader(b, set.model.family, set.release)) return {};
   command += parallel_options(set);
   if (!set.is_first) command += kernel_option(b);

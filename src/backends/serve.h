@@ -17,8 +17,8 @@ std::string describe_settings(const Backend& backend, const Model* model);
 std::string describe_who_sets(const Backend& backend, const Model& model, bool has_loader);
 
 /// The releases and GPUs that a set fits: "vllm 0.26.0 to 0.33.0 on SM10x, SM12x (not 0.26.0 to 0.31.0 on SM12x);
-/// triton_kernels 3.5 on".
-std::string describe_fits(const Backend& backend);
+/// triton_kernels 3.5 on". If a loader reads the family, from the first release with that loader.
+std::string describe_fits(const Backend& backend, const std::string& family);
 
 /// A set to be served.
 struct Served {
@@ -26,8 +26,7 @@ struct Served {
   const Model& model;
   std::string release;  // of the engine; empty: the newest
   int tp_size = 1;
-  bool sharded_state = false;  // SGLang loads it without a loader
-  bool is_first = true;        // of the output's sets; others are served on request
+  bool is_first = true;  // of the output's sets; others are served on request
   Load load = {};
 };
 

@@ -1,6 +1,7 @@
 #include "src/backends/unread.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
@@ -22,6 +23,14 @@ std::string one_of_words(const std::vector<std::string>& names) {
 
 bool is_engine(std::string_view name) {
   return std::any_of(std::begin(engines), std::end(engines), [&](const Engine& e) { return name == e.name; });
+}
+
+/// "--engine vllm==0.33.0 --backend marlin", of the engine's newest release; empty if its loader reads nothing there.
+std::string newest_release(const Model& model, Deployment to) {
+  const std::string newest = or_newest("", to.engine), asked = std::exchange(to.release, newest);
+  if (asked.empty() || compare_versions(asked, newest) >= 0) return {};
+  const auto names = read_backends(model, to);
+  return names.empty() ? "" : fmt::format("--engine {}=={} --backend {}", to.engine, newest, one_of_words(names));
 }
 
 /// "--engine vllm --backend marlin", of each engine that has a loader on the GPU.
@@ -59,12 +68,15 @@ std::string describe_unread(const Backend& b, const Model& model, const Deployme
 }  // namespace
 
 std::string read_instead(const Model& model, const Deployment& to) {
-  if (const auto names = read_backends(model, to); !names.empty())
-    return fmt::format("take --backend {}", one_of_words(names));
+  auto names = read_backends(model, to);
+  for (std::string& name : names)
+    if (to.gpu.empty()) name += fmt::format(" ({})", gpus_of(name, to.engine, &model));
+  if (!names.empty()) return fmt::format("use --backend {}", one_of_words(names));
   std::vector<std::string> ways = other_engines(model, to);
-  if (const auto gpus = to.gpu.empty() ? std::vector<std::string>() : other_gpus(model, to); !gpus.empty())
-    ways.push_back("--gpu " + one_of_words(gpus));
-  return ways.empty() ? "" : fmt::format("take {}", fmt::join(ways, ", or "));
+  if (const std::string newest = newest_release(model, to); !newest.empty()) ways.insert(ways.begin(), newest);
+  if (!ways.empty()) return fmt::format("use {}", fmt::join(ways, ", or "));
+  const auto gpus = to.gpu.empty() ? std::vector<std::string>() : other_gpus(model, to);
+  return gpus.empty() ? "" : fmt::format("{} has loaders for other GPUs: {}", to.engine, fmt::join(gpus, ", "));
 }
 
 void check_loader(const Backend& b, const Model& model, const Deployment& to) {

@@ -9,8 +9,8 @@ struct Backend;
 struct Deployment;
 struct Model;
 
-/// The choices that a loader reads, as a proposal: "take --backend marlin or humming"; "take --engine vllm --backend
-/// marlin, or --gpu sm90 or sm100". Empty if no loader reads the model.
+/// The choices that a loader reads, as a proposal: "use --backend marlin or humming"; "use --engine vllm==0.33.0
+/// --backend marlin". If there are none on the given GPU, the GPUs that have one. Empty if no loader reads the model.
 std::string read_instead(const Model& model, const Deployment& to);
 
 /// Throws Error{usage} if no loader of the release reads the backend's form, unless `to` says that none is needed. An

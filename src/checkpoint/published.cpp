@@ -18,8 +18,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t max_metadata_bytes = 4096;
-constexpr const char* what_to_do =
-    "download it again, or use --no-published for a checkpoint that was changed on purpose";
+
+std::string what_to_do(const PublishedFile& published) {
+  const bool is_of_server = published.by.find("://") != std::string::npos;
+  return fmt::format("{}, or use --no-published for a checkpoint that was changed on purpose",
+                     is_of_server ? "repeat the command" : "download it again");
+}
 
 /// The hash of a file in Hugging Face's cache: the name of the blob that it links to.
 std::string hash_in_cache(const Folder& dir, const std::string& name) {
@@ -47,7 +51,7 @@ bool has_published_size(const PublishedFile& published, int64_t bytes, Problems&
   const bool is_same = published.bytes < 0 || published.bytes == bytes;
   if (!is_same)
     problems.error(published.name, "{} bytes, {} as published ({}); {}", bytes, published.bytes, published.by,
-                   what_to_do);
+                   what_to_do(published));
   return is_same;
 }
 
@@ -120,7 +124,7 @@ void report_not_listed(const std::string& name, const PublishedList& list, Probl
 void compare_published(const PublishedFile& published, const std::string& is, Problems& problems) {
   if (is != published.hash)
     problems.error(published.name, "{} is {}, {} as published ({}); {}", kind_of_hash(published), is, published.hash,
-                   published.by, what_to_do);
+                   published.by, what_to_do(published));
 }
 
 }  // namespace mxfp4

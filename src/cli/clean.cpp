@@ -28,7 +28,7 @@ struct CleanOptions {
 std::string describe(const Leftover& l) {
   switch (l.kind) {
     case LeftoverKind::resumable:
-      return fmt::format("a partial output, {} finished steps", l.jobs);
+      return "a partial output, " + counted(l.jobs, "finished step");
     case LeftoverKind::begun:
       return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:
@@ -134,7 +134,7 @@ int clean(const CleanOptions& o, bool json) {
   }
   if (json) print_out("{}\n", one_line(Json{{"dir", dir.path()}, {"leftovers", list}}));
   if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.path));
-  if (removable > 0) note("nothing was removed; use --remove");
+  if (removable > 0) note("nothing was removed; --remove discards these");
   return 0;
 }
 

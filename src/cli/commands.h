@@ -7,10 +7,10 @@ namespace mxfp4::cli {
 
 using Add = void(CLI::App& root, Common& common, Run& run);
 Add add_inspect, add_convert, add_merge, add_verify, add_unpack, add_diff, add_backends, add_layout, add_synth,
-    add_bench, add_clean;
+    add_clean;
 
 /// In the order in which --help lists them.
-inline constexpr Add* commands[] = {add_inspect,  add_convert, add_merge, add_verify, add_unpack, add_diff,
-                                    add_backends, add_layout,  add_synth, add_bench,  add_clean};
+inline constexpr Add* commands[] = {add_inspect, add_convert,  add_merge,  add_verify, add_unpack,
+                                    add_diff,    add_backends, add_layout, add_synth,  add_clean};
 
 }  // namespace mxfp4::cli

@@ -18,21 +18,17 @@ CLI::Option* add_backend(CLI::App* app, ConvertOptions& o) {
               .manual = R"(Pack for this backend;
 .Cm backends
 lists the names.
-The engine's own name is accepted.
-If it means several backends,
+The engine's own name is accepted; if several backends have it,
 .Fl -gpu
 and then the engine's preference decide.
 .Pp
 .Cm auto
 takes the backend that the engine chooses for the model on
 .Fl -gpu .
-If that one is lossy or cannot be written,
+If that one cannot be written,
 .Cm auto
-says so and takes the next in the engine's order.
-Name a lossy backend to choose it.
-If no loader reads it,
-.Cm auto
-takes the first backend on that GPU with a loader.
+says so and takes the next in the engine's order; if no loader reads it, the first on that GPU with a loader.
+It never takes a lossy backend.
 .Pp
 .Cm flashinfer-humming
 and
@@ -166,16 +162,6 @@ void add_choices(CLI::App* app, ConvertOptions& o) {
 .Fl v
 lists for the engine's release].)"},
       o.layout_version);
-  add(app,
-      {.name = "--format",
-       .value = "packed|sharded-state",
-       .help = "sharded-state: GPT-OSS for SGLang without a loader",
-       .manual = R"(.Cm sharded-state
-writes GPT-OSS for SGLang without a loader [packed]; see
-.Xr mxfp4-pack-sglang 7 .)"},
-      o.format)
-      ->check(one_of({"packed", "sharded-state"}))
-      ->capture_default_str();
   add(app,
       {.name = "--allow-incomplete",
        .help = "Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN or infinity in "

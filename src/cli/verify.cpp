@@ -10,32 +10,6 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// Options that time kernels, at OUT's shapes or at a shape given here. With a given shape OUT is not needed.
-void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
-  app->option_defaults()->group("Times of kernels");
-  auto* run = add(app,
-                  {.name = "--bench",
-                   .help = "Print the times of the CUDA kernels for 1 to 8192 tokens or --tokens",
-                   .manual = R"(Print the times of the CUDA kernels for 1 to 8192 tokens or
-.Fl -tokens ,
-and the least time that the GPU allows.)"},
-                  bench.run);
-  const auto add_size = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
-    const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
-    auto* option = add_call<int64_t>(app, {.name = name, .value = "N", .help = help}, set);
-    option->check(range(int64_t(1), largest))->needs(run)->excludes(out);
-    return option;
-  };
-  CLI::Option* shape[] = {
-      add_size("--hidden", bench.hidden, 1 << 20, "With --bench, instead of OUT: hidden size to time"),
-      add_size("--intermediate", bench.intermediate, 1 << 20, "With --bench: intermediate size of an expert"),
-      add_size("--experts", bench.experts, 1024, "With --bench: experts of the layer"),
-      add_size("--top-k", bench.top_k, 32, "With --bench: experts of a token")};
-  for (CLI::Option* a : shape)
-    for (CLI::Option* b : shape)
-      if (a != b) a->needs(b);
-}
-
 /// Accepts digits only: 1e3 and 1.7 are not numbers of layers.
 CLI::Validator layer_number() {
   const auto check = [](std::string& text) {
@@ -65,7 +39,7 @@ CLI::Validator tolerance() {
   return CLI::Validator(check, "");
 }
 
-/// Options of level kernels. --bench also uses the numbers of tokens.
+/// Options of level kernels.
 struct KernelsOptions {
   CLI::Option *layers, *tokens, *seed, *tolerance;
 
@@ -74,7 +48,7 @@ struct KernelsOptions {
     const bool is_level = o.level == Level::kernels || o.level == Level::highest;
     if (!o.source.empty() && is_level) return;
     for (const CLI::Option* option : {layers, tokens, seed, tolerance})
-      if (option->count() && !(option == tokens && o.bench.run))
+      if (option->count())
         fail(ErrorKind::usage, "{} belongs to level kernels, {}", option->get_name(),
              is_level ? "which compares with the checkpoint; give it with --source"
                       : "but --level names a lower level, which computes no layer");
@@ -115,7 +89,6 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
     o.kernels.tokens.clear();
     for (const std::string& tokens : CLI::detail::split(CLI::detail::join(lists, ","), ','))
       o.kernels.tokens.push_back(std::stoll(tokens));
-    o.bench.tokens = o.kernels.tokens;
   };
   KernelsOptions added;
   added.layers = add_call<Lists>(app,
@@ -192,13 +165,9 @@ lists what a level cannot see.)"},
       o.level)
       ->transform(by_name(levels));
   const KernelsOptions kernels = add_kernels(app, source, o);
-  add_kernel_bench(app, out, o.bench);
   static std::string part;
   app->option_defaults()->group("Many nodes");
-  add_part_number(app, part)
-      ->excludes(app->get_option("--bench"))
-      ->excludes(app->get_option("--save"))
-      ->excludes(published);
+  add_part_number(app, part)->excludes(app->get_option("--save"))->excludes(published);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

@@ -32,7 +32,6 @@
 #include "src/packed/file_checks.h"
 #include "src/packed/manifest.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/packed/sharded_state.h"
 #include "src/packed/source.h"
 #include "src/plan/rank_advice.h"
 #include "src/plan/rewrite.h"
@@ -54,7 +53,6 @@ void check_sync(const ConvertOptions& o) {
 struct Prepared {
   const Backend& backend;
   Plan plan;
-  std::vector<StateFile> state;  // empty unless the format is sharded-state
   ManifestOptions manifest;
 };
 
@@ -74,8 +72,6 @@ const Backend& read_layout_of(const ConvertOptions& o) {
 /// Plans the conversion, and prints warnings and notes. Throws Error{input} with all problems, including earlier ones.
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
   const bool is_file = !options.layout.empty();
-  if (is_file && options.format == sharded_state_format)  // no loader would refuse it later
-    fail(ErrorKind::usage, "--format sharded-state: SGLang's own kernels read it; --layout is for another");
   const Deployment to_engine = {.engine = options.engine,
                                 .release = options.engine_version,
                                 .gpu = options.gpu,
@@ -89,17 +85,14 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   check_gpu(backend, to_engine, &in.model);
   check_provable(in, backend);
   const int set = to.number(backend, options.tp_size);
-  Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
+  Prepared p{backend, plan_set(options, in, backend, set, problems), to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;
   p.plan.engine_choice = choice.engine_choice;
   p.plan.gpu_bytes = options.gpu_bytes < 0 ? memory_of(options.gpu) : options.gpu_bytes;
-  if (options.part && options.format == sharded_state_format)
-    fail(ErrorKind::usage, "--part: a sharded state is written by one node");
-  if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);
   check_companions(in.checkpoint, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
-  if (options.format != sharded_state_format) check_loader(backend, in.model, to_engine);
+  check_loader(backend, in.model, to_engine);
   advise_ranks(p.plan);
   for (const std::string& line : in.model.notes) note(line);
   return p;
@@ -194,7 +187,6 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
   to.begin(p.plan, out);
   conversion.run();
   p.manifest.allow_incomplete |= conversion.has_damage();
-  write_state(p.plan, p.state, out, options.threads);
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
   if (p.manifest.sha256sums)
@@ -249,7 +241,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   if (parts && !out.committed()) parts->move_into(out);
   const bool takes_parts = out.journal().records().contains(parts_taken);
   const bool trusts_parts = takes_parts && !in.files.remote;  // a server's bytes are restored from OUT and compared
-  if (trusts_parts && !in.published.empty()) skip_published(options, p.manifest);
+  if (trusts_parts && !in.published.empty()) drop_published(options, p.manifest);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
   if (!takes_parts) conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
@@ -330,8 +322,6 @@ Json add_set(ConvertOptions options, const Target& target) {
   if (!problems.any()) check_files(*out, problems);
   problems.throw_if_any();
   const ManifestOptions& made = out->manifest.options;
-  if (options.format == sharded_state_format || made.format == sharded_state_format)
-    fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
   check_gate_up(options, options.out, made);
   options.allow_incomplete |= made.allow_incomplete;
   options.is_incomplete = made.allow_incomplete;

@@ -9,7 +9,6 @@
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
 
@@ -25,7 +24,6 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   m.sha256sums = options_.sha256;
   m.published = in.known ? in.known->options.published : in.published;
   m.skips_published = in.known ? in.known->options.skips_published : options_.skips_published;
-  if (options_.format == sharded_state_format) m.format = sharded_state_format;
   return m;
 }
 
@@ -33,9 +31,19 @@ Folder folder_of(const ConvertOptions& options, const Place* place) {
   return place ? place->folder() : Folder::try_open(options.out);
 }
 
+void fail_unreplaceable(const std::string& out, const Error& e) {
+  fail(ErrorKind::usage, "{}: {}; it cannot be replaced: choose another place, then remove it", out, e.lines.front());
+}
+
 NewOutput::NewOutput(const ConvertOptions& options, const Place* place) : options_(options), place_(place) {
   const Folder there = options.force ? folder_of(options, place) : Folder();
-  if (has_manifest(there)) replaced_ = read_listed_files(there);
+  if (!has_manifest(there)) return;
+  try {
+    replaced_ = read_listed_files(there);
+  } catch (const Error& e) {
+    if (e.kind == ErrorKind::input) fail_unreplaceable(options.out, e);
+    throw;
+  }
 }
 
 void NewOutput::check(const Plan&) const {

@@ -7,7 +7,6 @@
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
 
@@ -15,7 +14,6 @@ namespace {
 
 /// Whether --add would take the plan's set.
 bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const PackedCheckpoint& out) try {
-  if (o.format == sharded_state_format || out.manifest.options.format == sharded_state_format) return false;
   check_same_form(in.checkpoint, out);
   refuse_second(o.out, out.manifest, *plan.backend, plan.tp_size);
   return true;
@@ -39,9 +37,10 @@ void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& i
   std::unique_ptr<PackedCheckpoint> out;
   try {
     out = open_packed(there, o.out, damage);
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    if (e.kind == ErrorKind::input) fail_unreplaceable(o.out, e);
   }
-  if (!out) return;  // OutputDir reports the existing OUT
+  if (!out) return;  // OutputDir reports an OUT that changes
   std::vector<std::string> sets;
   for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));

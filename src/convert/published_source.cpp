@@ -38,7 +38,7 @@ bool skips_published(const ConvertOptions& o, const Checkpoint& checkpoint) {
   return say_skipped(o), true;
 }
 
-void skip_published(const ConvertOptions& o, ManifestOptions& manifest) {
+void drop_published(const ConvertOptions& o, ManifestOptions& manifest) {
   if (!o.published.empty())
     fail(ErrorKind::usage,
          "--published: parts of {} are there, whose bytes were not compared; convert with --no-published, then verify "

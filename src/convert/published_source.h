@@ -23,7 +23,7 @@ bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint
 
 /// Leaves published hashes out of the manifest, because the bytes of merged parts were never compared. Prints a note.
 /// Throws Error{usage} if a list was given.
-void skip_published(const ConvertOptions& options, ManifestOptions& manifest);
+void drop_published(const ConvertOptions& options, ManifestOptions& manifest);
 
 /// Refuses to convert a remote checkpoint by a lossy backend: it reads scales twice, and a server may answer
 /// differently.

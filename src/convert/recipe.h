@@ -14,7 +14,6 @@ struct Recipe {
   std::string layout;          // a layout file, instead of backend and engine
   std::string layout_file;     // its JSON, if already read
   int tp_size = 1;
-  std::string format = "packed";  // or "sharded-state"
   ModelOptions model;
   bool allow_incomplete = false;  // converts despite missing tensors or unintended contents
   bool link = false;              // shards without experts are kept whole, as links if possible
@@ -32,7 +31,6 @@ void visit(R& recipe, const F& f) {
   f("layout", recipe.layout);
   f("layout_file", recipe.layout_file);
   f("tp_size", recipe.tp_size);
-  f("format", recipe.format);
   f("gate_up", recipe.model.gate_up);
   f("allow_incomplete", recipe.allow_incomplete);
   f("link", recipe.link);

@@ -10,7 +10,6 @@
 #include "src/convert/destination.h"
 #include "src/convert/published_source.h"
 #include "src/packed/companions.h"
-#include "src/packed/sharded_state.h"
 #include "src/plan/print_plan.h"
 #include "src/plan/rewrite.h"
 
@@ -56,8 +55,9 @@ Json report(const ConvertOptions& options, const Input& in, const PublishedList&
             const DeviceChoice& devices, const Conversion& conversion) {
   report_files(in.checkpoint, compared);
   if (conversion.zero_scales())
-    note(fmt::format("0x00 (2^-127) in {}; some kernels, such as Marlin's and Hopper's, read it as 0.0",
-                     counted(conversion.zero_scales(), "scale")));
+    note(fmt::format(
+        "0x00 (2^-127) in {}, which needs no action: some kernels, such as Marlin's and Hopper's, read it as 0.0",
+        counted(conversion.zero_scales(), "scale")));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();
   std::string times;
@@ -65,7 +65,7 @@ Json report(const ConvertOptions& options, const Input& in, const PublishedList&
   note_detail("time of each stage, all threads together:" + times.substr(1));
   if (!options.json)
     note_result(plan, has_manifest(options.checkpoint) || in.files.remote ? "" : options.checkpoint, options.out,
-                seconds["wall"], options.format == sharded_state_format);
+                seconds["wall"]);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = seconds;
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};

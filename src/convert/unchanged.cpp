@@ -49,7 +49,6 @@ Recipe recipe_in(const ManifestOptions& options, const std::string& layout_versi
   recipe.layout_version = layout_version;
   recipe.model = options.model;
   recipe.allow_incomplete = options.allow_incomplete;
-  if (!options.format.empty()) recipe.format = options.format;
   return recipe;
 }
 

@@ -16,7 +16,6 @@
 #include "src/models/complete.h"
 #include "src/packed/companions.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
 
@@ -71,7 +70,6 @@ Served served(const PackedCheckpoint& p, size_t i) {
           .model = p.model,
           .release = p.manifest.sets[i].engine_version,
           .tp_size = plan.tp_size,
-          .sharded_state = p.manifest.options.format == sharded_state_format,
           .is_first = i == 0,
           .load = {total(p.manifest.source).bytes, memory_of("")}};
 }
@@ -161,7 +159,6 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
 /// tensor-parallel sizes 1, 2, not at 8".
 std::string describe_loader(const Served& set) {
   const Backend& b = set.backend;
-  if (set.sharded_state) return "none is needed";
   const std::string any = loader_since(b), since = loader_since(b, set.model.family);
   if (!has_loader(b, set.model.family, "")) return fmt::format("no loader reads it for {}", set.model.family);
   if (since.empty()) return fmt::format("{} from {} on; not tested for {}", b.engine, any, set.model.family);
@@ -182,10 +179,10 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const auto line = [](const char* what, const std::string& text) {
     print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
-  if (const std::string fits = describe_fits(b); !fits.empty())
+  if (const std::string fits = describe_fits(b, p.model.family); !fits.empty())
     line(b.layout_file.empty() ? "made for" : "made with", fits);
   const Served set = served(p, i);
-  const bool is_read = !set.sharded_state && has_loader(b, p.model.family, set.release);
+  const bool is_read = has_loader(b, p.model.family, set.release);
   if (const std::string settings = describe_who_sets(b, p.model, is_read); !settings.empty())
     line("settings", settings);
   line("loader", describe_loader(set));

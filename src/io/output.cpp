@@ -189,8 +189,8 @@ bool OutputDir::take_over(const OpenOptions& start) {
   const std::string changes = same ? "" : changed_inputs(head.inputs, start.inputs);
   const std::string which = changes.empty() ? "" : fmt::format(" ({})", changes);
   if (!same && start.discards_other) {
-    note(fmt::format("{}: {} finished steps of an interrupted run with other inputs are discarded{}", name_,
-                     journal_->records().size(), which));
+    note(fmt::format("{}: {} of an interrupted run with other inputs: discarded{}", name_,
+                     counted(int64_t(journal_->records().size()), "finished step"), which));
     return false;
   }
   if (!same)
@@ -249,8 +249,8 @@ void OutputDir::end() {
     return;
   }
   if (keep_ && is_in_place() && !journal_->records().empty()) {
-    note(fmt::format("{}: {} finished steps are kept; run the same command again to continue", place_.path(),
-                     journal_->records().size()));
+    note(fmt::format("{}: kept {}; run the same command again to continue", place_.path(),
+                     counted(int64_t(journal_->records().size()), "finished step")));
     return;
   }
   if (new_->is_in_place())

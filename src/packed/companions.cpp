@@ -12,7 +12,6 @@
 #include "src/packed/canary.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"
 #include "src/packed/tables.h"
 
@@ -192,11 +191,10 @@ ListedFile put_listed(const char* kind, const std::string& name, const TextSourc
 
 }  // namespace
 
-std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                                   const EarlierOutput* earlier, const PutText& put) {
+std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const EarlierOutput* earlier,
+                                   const PutText& put) {
   std::vector<ListedFile> files;
   const Checkpoint& ck = *plan.checkpoint;
-  const bool sharded = options.format == sharded_state_format;
   const auto add_parts = [&](const char* kind, const std::string& name, const TextSource& text) {
     files.push_back(put_listed(kind, name, text, put));
   };
@@ -212,12 +210,11 @@ std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, con
     add_parts(file_kind::source_headers, source_headers_name, source_headers(ck));
     if (ck.index.bytes > 0) add(file_kind::source_index, source_index_name, ck.index.read());
     add_parts(file_kind::source_table, source_table_name, source_table(plan, sums));
-    add(file_kind::index, index_name, sharded ? guard_index() : rest_index(plan));
+    add(file_kind::index, index_name, rest_index(plan));
   }
   add_parts(file_kind::table, set_table_name(plan.set), set_table(plan, sums));
   const std::vector<ManifestSet> none;
-  add(file_kind::config, config_name,
-      sharded ? ck.config_text : packed_config(plan, sums, earlier ? earlier->sets : none));
+  add(file_kind::config, config_name, packed_config(plan, sums, earlier ? earlier->sets : none));
   return files;
 }
 
@@ -232,7 +229,7 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
     write_parts(out.create_text(name), text);
   };
   const TensorSums of_tensors = sums_of(plan, sums);
-  const auto files = make_texts(plan, of_tensors, options, earlier ? &*earlier : nullptr, put);
+  const auto files = make_texts(plan, of_tensors, earlier ? &*earlier : nullptr, put);
   check_names(out, plan.checkpoint->companions);
   const std::vector<ManifestSet> none;
   out.write_text(manifest_name, make_manifest(plan, of_tensors, options, files, earlier ? earlier->sets : none));

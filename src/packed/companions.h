@@ -26,8 +26,8 @@ using PutText = std::function<void(const std::string& name, const TextSource& te
 /// Passes every text of an output except the manifest to `put`: canary, companions, index, tables and config. The
 /// plan's set is the last in the output. earlier: the output before the set is added, or null. The same arguments give
 /// the same texts, so that verify can make them again. Returns the files that the manifest lists.
-std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                                   const EarlierOutput* earlier, const PutText& put);
+std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const EarlierOutput* earlier,
+                                   const PutText& put);
 
 /// The relative names of all files that a conversion writes; some of them may not be written.
 std::vector<std::string> files_made(const Plan& plan);

@@ -21,7 +21,7 @@ inline constexpr int format_version = 3;
 
 /// Kinds of OUT's files. Later versions may add kinds.
 namespace file_kind {
-inline constexpr const char* tensors = "tensors";  // packed, copied, or a sharded state's
+inline constexpr const char* tensors = "tensors";  // packed or copied
 inline constexpr const char* canary = "canary";
 inline constexpr const char* companion = "companion";
 inline constexpr const char* config = "config";
@@ -49,7 +49,6 @@ struct ManifestOptions {
   ModelOptions model;
   bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents
   Json loss;                      // counts of a lossy backend, over all experts
-  std::string format;             // sharded_state_format, or empty
   bool sha256sums = false;        // OUT has a SHA256SUMS
   PublishedList published;        // the source's files whose published hashes were compared
   bool skips_published = false;   // published hashes existed but were not compared

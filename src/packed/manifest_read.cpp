@@ -10,6 +10,7 @@
 #include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
 #include "src/io/source_folder.h"
+#include "src/io/stage.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_format.h"
 
@@ -31,7 +32,6 @@ class Reader {
     m_.own_checksum = json_.at("xxh3_128").text();
     check_needs(json_);
     m_.options.sha256sums = json_.has("sha256sums") && json_.at("sha256sums").flag();
-    if (json_.has("format")) m_.options.format = json_.at("format").text();
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
     if (source.has("gate_up")) m_.options.model.gate_up = source.at("gate_up").text();
@@ -197,10 +197,23 @@ bool has_manifest(const Folder& dir) {
   return dir && dir.has(manifest_name);
 }
 
+namespace {
+
+/// Why there is no directory: nothing is there, or only an interrupted run.
+std::string describe_absent(const std::string& shown) {
+  std::filesystem::path path(shown);
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code ec;
+  const bool is_begun = std::filesystem::exists(path.parent_path() / stage_beside(path.filename()) / staged_new, ec);
+  return is_begun ? "an interrupted run, which its own command continues" : "no such directory";
+}
+
+}  // namespace
+
 void check_has_manifest(const Folder& out, const std::string& shown) {
   if (has_manifest(out)) return;
   fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(shown),
-       out || std::filesystem::exists(shown) ? fmt::format("no {}", manifest_name) : "no such directory");
+       out || std::filesystem::exists(shown) ? fmt::format("no {}", manifest_name) : describe_absent(shown));
 }
 
 Manifest read_manifest_file(const std::string& path) {

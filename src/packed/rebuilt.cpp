@@ -6,7 +6,6 @@
 #include "src/packed/companions.h"
 #include "src/packed/json_difference.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"
 #include "src/packed/tables.h"
 #include "src/plan/rewrite.h"
@@ -74,7 +73,6 @@ class Rebuilding {
     const Backend& backend = backend_of(set, model_);
     Plan plan = make_plan(source_, model_, backend,
                           {.tp_size = set.tp_size, .set = int(i), .keep_shards = keeps_shards(m_)}, problems_);
-    if (m_.options.format == sharded_state_format && !problems_.any()) add_state(plan, problems_);
     plan.engine_version = set.engine_version;
     if (!set.engine_version.empty() && !backend.releases.contains(set.engine_version))
       problems_.error(manifest_name, "{}: engine_version: {} {} does not load layout version {}", describe(set),
@@ -99,7 +97,7 @@ class Rebuilding {
         if (whole) *whole += part;
       });
     };
-    earlier_.files = make_texts(set.plan, set.sums, set.options, i ? &earlier_ : nullptr, put);
+    earlier_.files = make_texts(set.plan, set.sums, i ? &earlier_ : nullptr, put);
     earlier_.sets.push_back(m_.sets[i]);
     earlier_.sets.back().facts = facts_of(set.plan, set.options.loss);
   }

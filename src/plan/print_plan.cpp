@@ -129,7 +129,7 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   print_out("\n");
   line(fmt::format("{} of {}, layout version {}: {}", plan.backend->name, plan.backend->engine,
                    plan.backend->layout_version, plan.backend->summary));
-  if (const std::string fits = describe_fits(*plan.backend); !fits.empty())
+  if (const std::string fits = describe_fits(*plan.backend, plan.model->family); !fits.empty())
     line(fmt::format("{}: {}", plan.backend->layout_file.empty() ? "made for" : "made with", fits));
   if (const std::string settings = describe_settings(*plan.backend, plan.model); !settings.empty())
     line(fmt::format("settings: {}", settings));
@@ -149,8 +149,7 @@ Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
   return j;
 }
 
-void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
-                 bool sharded_state) {
+void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds) {
   const Backend& b = *plan.backend;
   note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({})", out, counted(plan.packed.size(), "packed tensor"), b.engine,
                    b.name, plan.tp_size > 1 ? fmt::format(" at tp {}", plan.tp_size) : "", human_bytes(plan.file_bytes),
@@ -158,14 +157,14 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
                    human_rate(plan.file_bytes, seconds)));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
-  const bool is_read = !sharded_state && has_loader(b, plan.model->family, plan.engine_version);
-  const std::string settings = describe_who_sets(b, *plan.model, is_read), fits = describe_fits(b);
+  const bool is_read = has_loader(b, plan.model->family, plan.engine_version);
+  const std::string settings = describe_who_sets(b, *plan.model, is_read), fits = describe_fits(b, plan.model->family);
   const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
   if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; " + settings));
-  const std::string serve = serve_command(
-      {b, *plan.model, plan.engine_version, plan.tp_size, sharded_state, plan.set == 0, load_of(plan)}, out);
+  const std::string serve =
+      serve_command({b, *plan.model, plan.engine_version, plan.tp_size, plan.set == 0, load_of(plan)}, out);
   if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
-  if (!serve.empty() && !sharded_state)
+  if (!serve.empty())
     note(fmt::format("this set is for tensor-parallel size {} only; convert --add --tp-size N adds one for N",
                      plan.tp_size));
 }

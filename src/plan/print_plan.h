@@ -22,7 +22,6 @@ void note_tensors(const Plan& plan);
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales);
 /// The final notes of convert without --dry-run: the written files, the speed and the next steps. checkpoint: the
 /// checkpoint to verify with; empty if that is not the source.
-void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
-                 bool sharded_state);
+void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds);
 
 }  // namespace mxfp4

@@ -26,8 +26,7 @@ constexpr std::chrono::milliseconds long_pause(5'000);          // a longer one 
 /// Whether an answer says that the server has no such file, or none that this user may see.
 bool is_absent(const HttpResult& r) {
   const int status = r.headers.status;
-  return (status == 403 || status == 404 || status == 410) && !r.may_pass &&
-         r.problem.starts_with("the server answers");
+  return (status == 403 || status == 404 || status == 410) && r.is_refused && !r.may_pass;
 }
 
 bool is_redirect(int status) { return status >= 301 && status <= 308 && status != 304 && status != 305; }
@@ -147,6 +146,7 @@ void Client::judge(HttpResult& r) const {
   const int status = r.headers.status;
   if (!r.is_whole || status == 200 || status == 206) return;
   r.is_whole = false;
+  r.is_refused = true;
   r.may_pass = status == 408 || status == 425 || status == 429 || status >= 500;
   const std::string code = r.headers.error_code.empty() ? "" : fmt::format(" ({})", r.headers.error_code);
   r.problem = fmt::format("the server answers {}{}{}", status, code, advice(r.headers));

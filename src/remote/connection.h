@@ -42,6 +42,7 @@ using BodySink = std::function<bool(const HttpHeaders& headers, std::string_view
 struct HttpResult {
   HttpHeaders headers;
   bool is_whole = false;     // the answer arrived with all of its body
+  bool is_refused = false;   // the server answered, with a status that is an error
   bool may_pass = false;     // another attempt may succeed
   std::string problem = {};  // why it is not whole
 };

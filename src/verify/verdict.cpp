@@ -33,7 +33,6 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
     j["parts"] = options.part.count;
   }
   if (!v.incomplete.empty()) j["incomplete"] = v.incomplete;
-  if (v.bench) j["bench"] = to_json(*v.bench);
   if (v.published) j["published"] = to_json(*v.published);
   print_out("{}\n", one_line(j));
 }
@@ -56,7 +55,6 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   if (!lines.empty() || speaks)
     for (const auto& [i, report] : v.kernels)
       if (!report.checks.empty()) print_out("{}", to_text(report, sets.size() > 1 ? describe(sets[i]) + ": " : ""));
-  if (v.bench) print_out("{}", to_text(*v.bench));
   const auto say = [](const std::string& line) { print_out("{}\n", fitted(line)); };
   for (const std::string& line : lines) say(line);
   if (!lines.empty())

@@ -13,13 +13,12 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// The results. levels: one for each set. kernels: a report for each set, by its index. bench: if requested.
+/// The results. levels: one for each set. kernels: a report for each set, by its index.
 struct Verdict {
   std::vector<Level> levels;
   Problems problems;
   std::vector<std::string> incomplete;  // the parts that OUT's source may lack, and does
   std::map<size_t, KernelReport> kernels;
-  std::optional<BenchReport> bench;
   std::optional<PublishedReport> published;
   double seconds = 0;
   Level level() const { return levels.empty() ? Level::files : *std::min_element(levels.begin(), levels.end()); }

@@ -9,7 +9,6 @@
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
-#include "src/packed/sharded_state.h"
 #include "src/verify/original.h"
 #include "src/verify/request.h"
 #include "src/verify/set_check.h"
@@ -29,8 +28,6 @@ void add(const SetReport& report, Problems& problems) {
 void check_bytes(const std::string& out, int threads) {
   Problems problems;
   const auto packed = open_packed(out, problems);
-  const bool is_state = packed->manifest.options.format == sharded_state_format;
-  if (!problems.any() && is_state) verify_state(*packed, threads, problems);
   if (!problems.any()) add(check_checksums(*packed, threads, PageCache::automatic), problems);
   check_sums(*packed, {}, threads, problems);
   problems.throw_if_any();
@@ -66,7 +63,6 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
   if (first && of_rest == 0)
     compare_with_rebuilt(packed, source ? *source.checkpoint : packed.manifest.source, v.problems);
   const DeviceChoice devices = device_for(options, *std::max_element(v.levels.begin(), v.levels.end()));
-  if (packed.manifest.options.format == sharded_state_format) verify_state(packed, options.threads, v.problems);
   const bool is_same = verify_tensors(options, packed, source, devices, v.problems.count() == of_rest, v);
   check_sums(packed, options.part, options.threads, v.problems);
   KernelOptions kernels = kernel_options(options, devices);
@@ -94,13 +90,7 @@ void report_missing(const PackedCheckpoint& packed, Verdict& v) {
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
-  if (options.bench.run) select_bench_gpu(options.device);
   const std::optional<NewFile> save = new_save(options);
-  if (options.out.empty()) {
-    const BenchReport bench = bench_shape(options.bench);
-    print_out("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
-    return true;
-  }
   Verdict v;
   const auto begin = std::chrono::steady_clock::now();
   const PublishedList list = options.published.empty() ? PublishedList() : read_published_list(options.published);
@@ -110,9 +100,6 @@ bool verify(const VerifyOptions& options) {
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   if (!list.empty() && !v.problems.any()) check_restorable(*packed);
   if (std::count(v.levels.begin(), v.levels.end(), Level::kernels)) check_layers(*packed, options.kernels);
-  const bool is_state = packed->manifest.options.format == sharded_state_format;
-  if (is_state && options.part.count > 1)
-    fail(ErrorKind::usage, "{}: a sharded state is verified by one node, without --part", options.out);
   report_missing(*packed, v);
   const bool first = options.part.index == 0;
   if (first) check_files(*packed, v.problems);
@@ -122,7 +109,6 @@ bool verify(const VerifyOptions& options) {
   if (!saved.empty()) save->write(saved.text());
   if (!list.empty() && !v.problems.any())
     v.published = compare_with_list(options, *packed, list, device_for(options, Level::bytes), v.problems);
-  if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   v.seconds = seconds_since(begin);
   print(options, *packed, v);
   return !v.problems.any();

@@ -7,7 +7,6 @@
 #include "src/io/link.h"
 #include "src/io/page_cache.h"
 #include "src/io/parts.h"
-#include "src/verify/kernel_bench.h"
 #include "src/verify/verify_kernels.h"
 
 namespace mxfp4 {
@@ -20,15 +19,14 @@ namespace mxfp4 {
 enum class Level { files, bytes, kernels, highest };
 
 struct VerifyOptions {
-  // source may be empty: the manifest's checksums replace it. out may be empty if --bench times a shape.
-  std::string out, source;
+  std::string out;
+  std::string source;          // or empty: the manifest's checksums replace it
   std::string published;       // a list of hashes that the original files must have, or empty
   Links links = Links::offer;  // of the source
   Level level = Level::highest;
   KernelOptions kernels;
   std::string save;  // file for the batches that level kernels computes, or empty
-  BenchOptions bench;
-  PartNumber part;  // of OUT's tensors, divided as by convert; the first part checks all other files
+  PartNumber part;   // of OUT's tensors, divided as by convert; the first part checks all other files
   int threads = 0;
   DeviceOptions device;
   PageCache page_cache = PageCache::automatic;  // whether the files of OUT stay there

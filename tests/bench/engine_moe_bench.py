@@ -1,4 +1,4 @@
-"""Times of engines' own MoE kernels on a Hopper GPU, measured like `mxfp4-pack verify --bench`: the median of 15
+"""Times of engines' own MoE kernels on a Hopper GPU, measured like `mxfp4_moe_bench`: the median of 15
 replays of a CUDA graph. The graph has several layers' forwards, each with other experts.
 
     python3 tests/bench/engine_moe_bench.py SHAPE KERNEL..    shapes and kernels: the tables SHAPES and KERNELS

@@ -58,11 +58,9 @@ conversions() {
 }
 options() {
   local marlin='--backend marlin --engine vllm'
-  local cutlass='--backend flashinfer-cutlass --engine sglang'
   echo "tp2|gpt-oss-20b.256|$marlin --tp-size 2"
   echo "kept shards|deepseek-v4-flash|$marlin --link"
   echo "sha256|gpt-oss-20b|$marlin --sha256"
-  echo "sharded state|gpt-oss-20b|$cutlass --format sharded-state --tp-size 2"
 }
 
 { rows | conversions; options; } >"$dir/jobs"

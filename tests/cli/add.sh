@@ -35,7 +35,6 @@ test_refused() {
   one_set
   expect 'add and force' 2 '' 'excludes' add marlin sglang --force
   expect 'nothing is copied, so nothing is linked' 2 '' 'excludes' add marlin sglang --link
-  expect 'a sharded state' 2 '' 'a sharded state is of one set' add deepgemm sglang --format sharded-state
   expect 'another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
     "$program" convert "$deepseek" several --add --backend deepgemm --engine vllm
 }

@@ -39,7 +39,7 @@ test_choice_that_loaders_read() {
 }
 test_no_loader_reads_anything() {
   expect 'what no loader reads is refused, quietly too' 2 '' \
-    'gfx950 .*: no loader reads it; take --engine vllm --backend .*, or --gpu sm90, .*; --no-loader writes it for a loader of your own$' unread
+    'gfx950 .*: no loader reads it; use --engine vllm --backend .*; --no-loader writes it for a loader of your own$' unread
   expect 'and nothing is written' 1 '' '' test -e "$dir/unread"
   expect 'but where it is meant' 0 '' '' unread --no-loader
 }
@@ -54,7 +54,7 @@ test_engine_without_a_kernel() {
 test_alternatives() {
   expect 'alternatives are those that a loader reads' 0 . 'alternatives: deepgemm, marlin, triton-blackwell, flashinfer-cutlass-mxfp8$' \
     "$program" convert "$once/square" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json
-  expect 'an engine that runs nothing there, and one that does' 2 '' 'no backend of mxfp4-pack runs there; take --engine vllm --backend marlin, or --gpu sm90, ' \
+  expect 'an engine that runs nothing there, and one that does' 2 '' 'no backend of mxfp4-pack runs there; use --engine vllm --backend marlin' \
     "$program" convert "$once/square" "$dir/auto" --backend auto --gpu a100 --engine sglang
 }
 test_layout_of_a_release() {

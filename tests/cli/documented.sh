@@ -38,7 +38,7 @@ test_bash() {
   expect 'bash completes no placeholder of --part' 1 '' '' placeholders --part
   expect 'bash completes models' 0 '^kimi-k3$' '' complete_words synth kim
   expect 'bash completes GPUs' 0 '^rtx4090$' '' complete_words convert --gpu rtx4
-  expect 'bash completes architectures' 0 '^gfx950$' '' complete_words bench --gpu gfx95
+  expect 'bash completes architectures' 0 '^gfx950$' '' complete_words backends --gpu gfx95
   expect 'bash completes commands of help' 0 '^convert$' '' complete_words help con
 }
 test_fish_and_zsh() {

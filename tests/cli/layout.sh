@@ -147,8 +147,6 @@ test_wrong_uses() {
   expect 'a file and a backend' 2 '' 'excludes' "$program" convert "$tiny" nothing --layout "$once/marlin.json" --backend marlin
   expect "the environment's backend is not for a file" 0 '' '' env MXFP4_PACK_BACKEND=auto MXFP4_PACK_ENGINE=sglang \
     "$program" convert "$tiny" "$dir/env" --layout "$once/marlin.json" --no-loader -q
-  expect 'a sharded state' 2 '' 'sharded-state: ' \
-    "$program" convert "$tiny" nothing --layout "$once/marlin.json" --format sharded-state
   expect 'a choice among backends' 2 '' 'a file is one layout' \
     "$program" convert "$tiny" nothing --layout "$once/marlin.json" --gpu h100
 }

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 synth kimi-k3 "$once/kimi" --tiny
-unread='error: no loader of vllm 0\.33\.0 reads deepgemm \(layout version 1\) of gpt-oss; take --backend marlin, .*; --no-loader writes it'
+unread='error: no loader of vllm 0\.33\.0 reads deepgemm \(layout version 1\) of gpt-oss; use --backend marlin .*; --no-loader writes it'
 convert() { "$program" convert "$tiny" "$dir/$1" --engine "$2" --backend "$3" "${@:4}"; }
 
 test_list() {

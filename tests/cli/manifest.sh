@@ -68,4 +68,13 @@ test_checksum_of_config_json() {
   done
   expect 'and another set' 0 '' '' differ "$dir/a" "$dir/out"
 }
+test_damaged_manifest() {
+  cp -r "$once/out" out
+  put_last out/mxfp4-pack.json 'x'
+  for option in '' --force; do
+    expect "convert $option" 2 '' '/out: mxfp4-pack.json: .*; it cannot be replaced: choose another place, then remove it' \
+      "$program" convert "$tiny" "$dir/out" --backend marlin --engine vllm $option
+  done
+  expect 'verify' 2 '' 'mxfp4-pack.json: invalid JSON' "$program" verify "$dir/out"
+}
 run_cases

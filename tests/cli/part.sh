@@ -33,7 +33,7 @@ test_one_part() {
   nothing k
   expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
   expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
-  expect 'clean lists it' 0 'k: parts of an output; merge joins them' 'nothing was removed; use --remove' "$program" clean .
+  expect 'clean lists it' 0 'k: parts of an output; merge joins them' 'nothing was removed; --remove discards these' "$program" clean .
 }
 test_no_parts() {
   expect 'no parts at all' 2 '' 'there are no parts of it' "$program" merge none

@@ -48,6 +48,7 @@ test_other_runs_beside_it() {
   rm source/NOTES.md
   expect 'another source' 2 '' "$(changed 'file .* mtime_ns was .*; and [0-9]+ more')" "$program" convert "$many" k --backend marlin --engine vllm
   convert "$tiny" q --backend marlin --engine sglang
+  expect 'verify' 2 '' 'k: an interrupted run, which its own command continues; an output of' "$program" verify k
   expect 'unpack' 2 '' "$discard" "$program" unpack q k
   expect 'synth' 2 '' "$discard" "$program" synth gpt-oss-20b k --tiny
   expect 'the same command keeps what is done' 0 '' '[0-9]+ of [0-9]+ steps are done already' on
@@ -55,7 +56,7 @@ test_other_runs_beside_it() {
 }
 test_force_discards_it() {
   leave_new
-  expect 'another conversion' 0 '' 'k: [1-9][0-9]* finished steps of an interrupted run with other inputs are discarded \(sha256 was false, is true\)$' \
+  expect 'another conversion' 0 '' 'k: [1-9][0-9]* finished steps? of an interrupted run with other inputs: discarded \(sha256 was false, is true\)$' \
     on --sha256 --force
   is_right
 }

@@ -38,10 +38,6 @@ test_kernels() {
   expect 'HUP as JSON' 129 '"lines":\["interrupted by signal 1"\]' '' stop HUP 2 verify --json
   expect 'as JSON' 143 '"kind":"interrupted"' '' stop TERM 2 verify --json
 }
-test_bench() {
-  bench() { exec "$program" bench --repeats 1000 --threads 1; }
-  expect 'bench' 143 '' 'interrupted' stop TERM 1 bench
-}
 # signals that were ignored when the program was started stay ignored, as with nohup and in a shell's background jobs
 test_ignored() {
   deaf() {

@@ -18,7 +18,6 @@ test_width() {
     shown backends '^marlin +vllm' backends
     shown 'backends -v' '^    requires moe_backend marlin,' backends -v
     shown 'what may be loaded' '^triton-hopper ' backends --engine vllm --gpu h100 --model tiny -q
-    shown bench 'packing' bench --repeats 1 -q
     shown 'a checkpoint' '^layers 0-2: 3 experts' inspect tiny
     shown 'an output' '^  made for  vllm ' inspect o
     shown 'a plan' '^w2 bias +3 +' convert tiny p --backend marlin --engine vllm --dry-run -q

@@ -40,6 +40,6 @@ else:
 names = ["test_formats", "test_install", "test_manifest", "test_hostile_files", "test_mutated_manifest", "test_stream", "test_repeat", "test_vllm", "test_vllm_methods",
          "test_vllm_offload", "test_rest", "test_load_formats", "test_own_kernel.OwnKernel", "test_own_kernel.Library", "test_own_kernel.OnGpu", "test_vllm_in_place.InPlace", "test_humming", "test_sglang", "test_sglang_options", "test_sglang_updates.Updates",
          "test_sglang_updates.Tensors", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands",
-         "test_check", "test_sharded_state", "test_learn", "test_learn_values.Values", "test_learn_values.Packed",
+         "test_check", "test_learn", "test_learn_values.Values", "test_learn_values.Packed",
          "test_learn_engine", "test_learned.Learned", "test_random_conversions"]
 sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *options, *names], cwd=HERE, env=environment).returncode)

@@ -112,8 +112,6 @@ class Vllm(unittest.TestCase):
 class Sglang(SglangCase):
     def test_refused_with_the_reason(self):
         for load_format in ("pt", "runai_streamer", *arguments.REASONS):
-            if load_format == "sharded_state":
-                continue  # refused before: the directory is not one
             with self.subTest(load_format=load_format):
                 self.directory += "x"
                 reason = arguments.REASONS.get(load_format, arguments.OTHERS)

@@ -307,18 +307,6 @@ class Sglang(SglangCase):
                      "of 1; installed sglang ", f"1 layer, {size / 1e9:.3f} GB in ", " GB/s"):
             self.assertIn(part, line)
 
-    def test_a_sharded_state_gets_its_runner(self):
-        """The config.json of a sharded state is the checkpoint's own, so the manifest identifies the format."""
-        gpt_oss("marlin").write(self.directory, format="sharded-state")
-        with open(os.path.join(self.directory, "config.json"), "w") as file:
-            json.dump({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}, file)
-        self.assertEqual(sglang.ServerArgs(self.directory, load_format="sharded_state").moe_runner_backend, "marlin")
-        for given, message in (({"moe_runner_backend": "triton_kernel"}, "asked for is triton_kernel"),
-                               ({"tp_size": 2}, "rank 0 of 2")):
-            with self.assertRaisesRegex(Refused, message):
-                sglang.ServerArgs(self.directory, load_format="sharded_state", **given)
-        self.assertEqual(sglang.ServerArgs(self.directory).moe_runner_backend, "triton_kernel")
-
     def test_a_second_packed_model_is_refused(self):
         checkpoint = gpt_oss("marlin")
         self.serve(checkpoint)

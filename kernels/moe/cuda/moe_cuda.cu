@@ -1,9 +1,7 @@
-// One MoE layer on the GPU: sizes and uploads, the sequence of launches, and its timing.
+// One MoE layer on the GPU: sizes and uploads.
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <random>
-#include <set>
 
 #include "kernels/moe/cuda/moe_buffer.h"
 #include "kernels/moe/cuda/moe_forward.h"
@@ -30,25 +28,8 @@ class Layer final : public CudaMoe {
     if (p.w2_bias) bias_[1] = to_device(p.w2_bias, bias_bytes(1));
     open();
   }
-  void fill(uint64_t seed, bool biases) {
-    const auto make = [&](int64_t bytes, bool scales) {
-      Buffer<uint8_t> b(bytes);
-      launch_random(b.get(), bytes, scales, seed += uint64_t(1) << 40, stream_);
-      return b;
-    };
-    words_[0] = make(c_.experts * bytes_.w13, false);
-    scales_[0] = make(c_.experts * bytes_.w13_scale, true);
-    words_[1] = make(c_.experts * bytes_.w2, false);
-    scales_[1] = make(c_.experts * bytes_.w2_scale, true);
-    for (int i = 0; i < 2 && biases; i++) {
-      bias_[i] = Buffer<uint8_t>(bias_bytes(i));
-      check_cuda(cudaMemset(bias_[i].get(), 0, size_t(bias_bytes(i))), "cudaMemset");
-    }
-    open();
-  }
 
   MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) override;
-  MoeTiming time(int64_t tokens, uint64_t seed) override;
   void avoid_wgmma() override { moe_->avoid_wgmma(); }
 
  private:
@@ -128,78 +109,11 @@ MoeOutput Layer::forward(const std::vector<uint16_t>& x, const Routing& routing)
   return result;
 }
 
-/// Every token's top_k experts, distinct and uniform.
-Routing uniform_routing(int64_t tokens, int top_k, int64_t experts, std::mt19937_64& random) {
-  Routing r{tokens, top_k, {}, {}};
-  std::vector<int32_t> all(static_cast<size_t>(experts));
-  for (int64_t e = 0; e < experts; e++) all[size_t(e)] = int32_t(e);
-  for (int64_t t = 0; t < tokens; t++)
-    for (int j = 0; j < top_k; j++) {
-      std::swap(all[size_t(j)], all[size_t(j + int64_t(random() % uint64_t(experts - j)))]);
-      r.ids.push_back(all[size_t(j)]);
-      r.weights.push_back(1.0f / float(top_k));
-    }
-  return r;
-}
-
-/// The graph of several layers' forwards in a row, replayed: the median, per forward.
-MoeTiming Layer::time(int64_t tokens, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<Batch> batches;
-  const int runs = tokens <= 16 ? 24 : tokens <= 256 ? 8 : 3, replays = 15;
-  int64_t hit = 0;
-  for (int i = 0; i < runs; i++) {
-    const Routing routing = uniform_routing(tokens, c_.top_k, c_.experts, random);
-    hit += int64_t(std::set<int32_t>(routing.ids.begin(), routing.ids.end()).size());
-    std::vector<uint16_t> x(size_t(tokens * c_.hidden));
-    for (uint16_t& v : x) v = uint16_t((random() & 0x807f) | (0x3f00 + (random() & 0x80)));  // +-0.5..2
-    batches.push_back(make_batch(x.data(), routing));
-  }
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  for (const Batch& b : batches) run(b);
-  check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
-  check_cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
-  cudaEvent_t begin, end;
-  check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
-  check_cuda(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<float> times;
-  for (int i = -2; i < replays; i++) {
-    check_cuda(cudaEventRecord(begin, stream_), "cudaEventRecord");
-    check_cuda(cudaGraphLaunch(exec, stream_), "cudaGraphLaunch");
-    check_cuda(cudaEventRecord(end, stream_), "cudaEventRecord");
-    check_cuda(cudaEventSynchronize(end), "the MoE forward");
-    float ms;
-    check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-    if (i >= 0) times.push_back(ms);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
-  std::nth_element(times.begin(), times.begin() + replays / 2, times.end());
-
-  MoeTiming t;
-  t.tokens = tokens;
-  t.experts_hit = hit / runs;
-  t.microseconds = double(times[size_t(replays / 2)]) * 1e3 / runs;
-  t.weight_bytes = double(hit) / runs * double(bytes_.w13 + bytes_.w13_scale + bytes_.w2 + bytes_.w2_scale);
-  t.operations = 2.0 * double(tokens * c_.top_k) * 3 * double(c_.hidden) * double(c_.intermediate);
-  return t;
-}
-
 }  // namespace
 
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host) {
   auto layer = std::make_unique<Layer>(config, format);
   layer->upload(host);
-  return layer;
-}
-
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed, bool biases) {
-  auto layer = std::make_unique<Layer>(config, format);
-  layer->fill(seed, biases);
   return layer;
 }
 
@@ -216,34 +130,6 @@ std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes) {
     return "the layer needs " + std::to_string(bytes >> 20) + " MiB of the GPU's memory, " +
            std::to_string(free >> 20) + " MiB are free";
   return {};
-}
-
-GpuCeilings measure_gpu() {
-  GpuCeilings g;
-  int device = 0;  // the one that is selected
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  g.name = properties.name;
-  const int64_t bytes = int64_t(2) << 30;
-  const Buffer<uint8_t> from(bytes), to(bytes);
-  launch_random(from.get(), bytes, false, 1, nullptr);
-  cudaEvent_t begin, end;
-  check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
-  check_cuda(cudaEventCreate(&end), "cudaEventCreate");
-  for (int i = 0; i < 7; i++) {
-    cudaEventRecord(begin);
-    check_cuda(cudaMemcpyAsync(to.get(), from.get(), size_t(bytes), cudaMemcpyDeviceToDevice), "cudaMemcpyAsync");
-    cudaEventRecord(end);
-    check_cuda(cudaEventSynchronize(end), "cudaMemcpyAsync");
-    float ms;
-    check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-    g.bytes_per_second = std::max(g.bytes_per_second, 2.0 * double(bytes) / (double(ms) * 1e-3));
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  g.operations_per_second = measure_wgmma();
-  return g;
 }
 
 }  // namespace mxfp4

@@ -19,12 +19,6 @@ struct MoeOutput {
   float padded = 0;
 };
 
-/// Median time of one layer, CUDA graph, weights cold in L2.
-struct MoeTiming {
-  int64_t tokens = 0, experts_hit = 0;
-  double microseconds = 0, weight_bytes = 0, operations = 0;
-};
-
 /// One layer on the GPU. Errors are DeviceError and name the CUDA call.
 /// Sizes: n and k multiples of 64 as padded by the engine (Triton: n of 32), w13_block 0 or 1,
 /// experts <= 1024.
@@ -33,8 +27,6 @@ class CudaMoe {
   virtual ~CudaMoe() = default;
   /// x: bf16 bits [tokens][hidden]. Runs repeat bit for bit.
   virtual MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) = 0;
-  /// Uniform routing from `seed`. Several routings alternate, so that each run reads other experts.
-  virtual MoeTiming time(int64_t tokens, uint64_t seed) = 0;
   /// After this call only mma.sync is used, as on a GPU without wgmma. Marlin only.
   virtual void avoid_wgmma() = 0;
 };
@@ -42,17 +34,6 @@ class CudaMoe {
 /// Uploads a layer from host memory. Tensor sizes: moe_bytes() times experts; biases [experts][n], Marlin and
 /// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with the text of moe_refusal() if that is not empty.
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host);
-
-/// A layer of random codes, with scales in 2^-9..2^-3, created on the GPU for timing. `biases`: the layer has biases,
-/// which are 0.
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed, bool biases);
-
-/// Ceilings of the GPU, measured: a large copy (read + written) and a bf16 matrix product from shared memory.
-struct GpuCeilings {
-  std::string name;
-  double bytes_per_second = 0, operations_per_second = 0;
-};
-GpuCeilings measure_gpu();
 
 /// The reason why a forward of this format with `bytes` of GPU memory cannot run here; empty if it can.
 std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes = 0);

@@ -1,4 +1,4 @@
-// One MoE layer whose packed tensors are in GPU memory: the forward of verify, of its benchmark and of the library.
+// One MoE layer whose packed tensors are in GPU memory: the forward of verify and of the library.
 // No CUDA header is needed here; without CUDA open_moe() throws (moe_nocuda.cpp).
 #pragma once
 

@@ -102,10 +102,4 @@ struct BiasRows {
 void launch_bias(CudaReader reader, const void* in, const BiasRows& rows, float* out, cudaStream_t stream);
 /// Largest byte of a device array; synchronous.
 int largest_byte(const uint8_t* bytes, int64_t count);
-/// Random words; the bytes of `scales` in 118..124.
-void launch_random(uint8_t* bytes, int64_t count, bool scales, uint64_t seed, cudaStream_t stream);
-
-/// Operations per second of a long wgmma chain on random operands; 0 if the GPU has no wgmma.
-double measure_wgmma();
-
 }  // namespace mxfp4

@@ -13,14 +13,10 @@ const char* const missing = "built without CUDA";
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig&, const KernelFormat&, const PackedMoe&) {
   throw DeviceError(missing);
 }
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig&, const KernelFormat&, uint64_t, bool) {
-  throw DeviceError(missing);
-}
 std::unique_ptr<ResidentMoe> open_moe(const MoeConfig&, const KernelFormat&, const PackedMoe&, int) {
   throw DeviceError(missing);
 }
 std::string resident_moe_missing(int) { return missing; }
-GpuCeilings measure_gpu() { throw DeviceError(missing); }
 std::string moe_cuda_missing(const KernelFormat&, int64_t) { return missing; }
 
 }  // namespace mxfp4

@@ -139,23 +139,6 @@ __global__ void largest_kernel(const uint8_t* bytes, int64_t count, int* largest
   if (threadIdx.x % 32 == 0) atomicMax(largest, most);
 }
 
-/// splitmix64
-__device__ uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
-
-__global__ void random_kernel(uint64_t* out, int64_t count, bool scales, uint64_t seed) {
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += int64_t(gridDim.x) * blockDim.x) {
-    const uint64_t r = mix(seed + uint64_t(i));
-    uint64_t s = 0;
-    for (int b = 0; b < 8; b++) s |= (118 + (r >> 8 * b & 0xff) % 7) << 8 * b;
-    out[i] = scales ? s : r;
-  }
-}
-
 }  // namespace
 
 void launch_route(const RouteArgs& args, cudaStream_t stream) {
@@ -197,11 +180,6 @@ int largest_byte(const uint8_t* bytes, int64_t count) {
   cudaFree(device);
   check_cuda(status, "largest_kernel");
   return largest;
-}
-
-void launch_random(uint8_t* bytes, int64_t count, bool scales, uint64_t seed, cudaStream_t stream) {
-  random_kernel<<<2048, 256, 0, stream>>>(reinterpret_cast<uint64_t*>(bytes), count / 8, scales, seed);
-  check_cuda(cudaGetLastError(), "random_kernel");
 }
 
 }  // namespace mxfp4

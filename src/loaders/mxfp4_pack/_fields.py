@@ -35,7 +35,7 @@ COPIED = {"name": NAME, "copy": NAME, "dtype": NAME, "shape": HEADER_SHAPE}  # o
 # A set that this package does not serve may have other fields.
 ANY_SET = {"engine": NAME, "backend": NAME, "needs?": NEEDS}
 SOURCE = {"model_type": NAME, "allow_incomplete?": Flag()}
-MANIFEST = {"needs?": NEEDS, "xxh3_128": NAME, "format?": NAME, "source": SOURCE,
+MANIFEST = {"needs?": NEEDS, "xxh3_128": NAME, "source": SOURCE,
             "files": List(LISTED), "sets": List(ANY_SET, 1)}
 
 

@@ -259,13 +259,3 @@ def is_method(quantization: object) -> bool:
 def is_packed(directory: str) -> bool:
     """Whether a local directory holds a packed checkpoint. Never raises."""
     return is_method(read_config(directory).get("quantization_config"))
-
-
-def is_sharded_state(directory):
-    """Whether a local directory holds the output of --format sharded-state, whose config.json is the checkpoint's own.
-    Never raises."""
-    try:
-        fields = read_json(os.path.join(directory, MANIFEST), MANIFEST_LIMIT)
-    except (OSError, TypeError, ValueError):
-        return False
-    return isinstance(fields, dict) and fields.get("format") == "sharded-state"

@@ -4,7 +4,6 @@ import importlib
 import os
 
 from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
-from mxfp4_pack.manifest import is_sharded_state
 
 UNPLACED = "SGLang's GptOssSparseMoeBlock gives its router no expert_location_dispatch_info, so tokens miss experts that moved"
 # Formats of DefaultModelLoader, which ends in `after_load_model`, for safetensors files.
@@ -13,7 +12,7 @@ OTHERS = f"the plugin serves {', '.join(LOAD_FORMATS)}"
 # Why other formats are refused.
 REASONS = {"dummy": "it fills parameters that packed experts do not have",
            "presharded": "it would store the experts a second time, below the packed directory",
-           "sharded_state": "it reads the files of convert --format sharded-state only"}
+           "sharded_state": "it needs experts before the conversion"}
 DAEMON = "its daemon does not run the plugin's hooks"
 # The directory whose arguments were checked. The processes that load the model inherit this variable. If SGLang no
 # longer calls the hook, the variable is missing, and refuse_unchecked() stops the start.
@@ -29,7 +28,7 @@ def step():
 
 def around(original, args, *rest, **given):
     """Sets the MoE runner to a packed one, and refuses settings that packed experts do not support."""
-    if getattr(args, "_resolution_finished", False) or not is_ours(args):  # finished by the parent process
+    if getattr(args, "_resolution_finished", False) or not is_packed(args.model_path):  # finished by the parent process
         return original(args, *rest, **given)
     packed = Manifest(args.model_path, "sglang")
     fields = packed.best(args.moe_runner_backend, moe_tp_size(args))
@@ -37,18 +36,11 @@ def around(original, args, *rest, **given):
     for name, value in fields["requires"].items():
         if getattr(args, name, None) == "default":
             setattr(args, name, value)
-    if is_packed(args.model_path):
-        refuse_settings(args, packed)
+    refuse_settings(args, packed)
     os.environ[CHECKED] = os.path.realpath(args.model_path)
     result = original(args, *rest, **given)
     packed.check_tp_size(resolved(args, "moe_runner_backend"), moe_tp_size(args))
     return result
-
-
-def is_ours(args):
-    if is_packed(args.model_path):
-        return True
-    return getattr(args, "load_format", None) == "sharded_state" and is_sharded_state(args.model_path)
 
 
 def resolved(args, name):

@@ -44,7 +44,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(gpt_oss, "vllm", "sm90") == "triton-hopper");
   CHECK(chosen(gpt_oss, "vllm", "sm100") == "flashinfer-trtllm");
   CHECK(chosen(gpt_oss, "vllm", "sm89") == "marlin");
-  CHECK(chosen(gpt_oss, "sglang", "sm80").find("not canonical: no loader reads it; take --engine vllm --backend ") !=
+  CHECK(chosen(gpt_oss, "sglang", "sm80").find("not canonical: no loader reads it; use --engine vllm --backend ") !=
         std::string::npos);
   CHECK(chosen(gpt_oss, "sglang", "sm90") == "triton-hopper");
   CHECK(chosen(deepseek, "vllm", "sm90") == "humming");
@@ -85,10 +85,9 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(old.is_read);
   CHECK(old.layout_version == "1");
   CHECK(choice("sglang", "0.5.23", "sm90").alternatives.front() == "marlin");
-  CHECK_THROWS_WITH(
-      choice("sglang", "0.5.23", "sm80"),
-      Catch::Contains("mxfp4_marlin_moe.py, which raises below SM90") &&
-          Catch::Contains("no backend of mxfp4-pack runs there; take --engine vllm --backend marlin, or"));
+  CHECK_THROWS_WITH(choice("sglang", "0.5.23", "sm80"),
+                    Catch::Contains("mxfp4_marlin_moe.py, which raises below SM90") &&
+                        Catch::Contains("no backend of mxfp4-pack runs there; use --engine vllm --backend marlin"));
   const BackendChoice loaded = choice("sglang", "0.5.23", "sm120");
   CHECK(loaded.engine_choice == "flashinfer-cutlass-mxfp8");
   CHECK(loaded.backend == "flashinfer-cutlass-mxfp8");

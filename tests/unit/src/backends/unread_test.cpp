@@ -85,7 +85,7 @@ TEST_CASE("auto writes only what a loader reads, for every family, engine, relea
           }
           refused.insert(fmt::format("{} {} {}", family, engine, gpu));
           if (!read.empty()) {  // auto cannot choose, and asks for a name
-            CHECK(why.find("is not known; take --backend " + read.front()) != std::string::npos);
+            CHECK(why.find("is not known; use --backend " + read.front()) != std::string::npos);
             continue;
           }
           to.no_loader = true;
@@ -102,8 +102,18 @@ TEST_CASE("auto writes only what a loader reads, for every family, engine, relea
 TEST_CASE("a refusal names what is read instead") {
   const Model deepseek = model_of("deepseek-v4");
   const std::string gfx950 = refusal_of(deepseek, {.engine = "sglang", .release = "", .gpu = "gfx950"});
-  CHECK(gfx950.find("; not aiter-a16w4: no loader reads it; take --engine vllm --backend ") != std::string::npos);
-  CHECK(gfx950.find(", or --gpu sm90, sm100, sm103, sm107, sm120 or sm121; --no-loader") != std::string::npos);
+  CHECK(gfx950.find("; not aiter-a16w4: no loader reads it; use --engine vllm --backend ") != std::string::npos);
+  CHECK(gfx950.find("--gpu") == std::string::npos);
+  CHECK(read_instead(deepseek, {.engine = "sglang", .release = "0.5.17", .gpu = "sm75"}) ==
+        "use --engine vllm --backend marlin");
+  CHECK(read_instead(model_of("muse-spark"), {.engine = "vllm", .release = "", .gpu = "sm90"}) == "");
+  const Model compressed = model_of("compressed-tensors");
+  CHECK(read_instead(compressed, {.engine = "vllm", .release = "0.30.0", .gpu = "sm90"})
+            .starts_with("use --engine vllm==0.33.0 --backend "));
+  CHECK(read_instead(compressed, {.engine = "vllm", .release = "0.33.0", .gpu = "gfx942"})
+            .starts_with("vllm has loaders for other GPUs: sm75, sm80, "));
+  CHECK_THAT(read_instead(compressed, {.engine = "vllm", .release = "0.33.0", .gpu = ""}),
+             Catch::Contains("marlin (SM75, SM80 and later)"));
   CHECK(refusal_of(model_of("fused"), {.engine = "vllm", .release = "", .gpu = "sm90"})
             .find("no loader reads it; --no-loader writes it for a loader of your own") != std::string::npos);
 }
@@ -117,7 +127,7 @@ TEST_CASE("a named backend that no loader of the release reads is refused unless
   };
   CHECK_THROWS_WITH(check("deepgemm-mega", "vllm", "deepseek-v4", "0.33.0"),
                     Catch::Contains("no loader of vllm 0.33.0 reads deepgemm-mega (layout version ") &&
-                        Catch::Contains("; take --backend marlin") && Catch::Contains("; --no-loader writes it"));
+                        Catch::Contains("; use --backend marlin") && Catch::Contains("; --no-loader writes it"));
   CHECK_NOTHROW(check("deepgemm-mega", "vllm", "deepseek-v4", "0.33.0", true));
   CHECK_THROWS_WITH(check("marlin", "vllm", "kimi-k3", "0.26.0"), Catch::Contains("; it is read from 0.27.0 on; "));
   CHECK_NOTHROW(check("marlin", "vllm", "kimi-k3", ""));
