@@ -4,9 +4,8 @@
 // CUDA graph, per forward. The graph has several routings in turn, so that each forward reads experts that are not in
 // the L2 cache. The floor is the slower of two things: reading the weights of the chosen experts at the rate of a copy,
 // and the operations at the rate of a chain of wgmma.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <set>
@@ -14,8 +13,7 @@
 #include "kernels/moe/cuda/moe_buffer.h"
 #include "kernels/moe/cuda/moe_forward.h"
 #include "kernels/moe/cuda/moe_wgmma.cuh"
-#include "src/backends/backend.h"
-#include "src/base/error.h"
+#include "tests/bench/moe_shapes.h"
 
 using namespace mxfp4;
 
@@ -224,68 +222,59 @@ void Layer::print_times(int64_t tokens, const Ceilings& gpu) {
   const double weights = experts * double(bytes_.w13 + bytes_.w13_scale + bytes_.w2 + bytes_.w2_scale);
   const double operations = 2.0 * double(tokens * c_.top_k) * 3 * double(c_.hidden) * double(c_.intermediate);
   const double floor = std::max(weights / gpu.bytes_per_second, operations / gpu.operations_per_second);
-  fmt::print("{:>6} {:>7.0f} {:>9.1f} {:>9.1f} {:>5.0f}% {:>6.0f} {:>8.1f}\n", tokens, experts, seconds * 1e6,
-             floor * 1e6, 100 * floor / seconds, weights / seconds * 1e-9, operations / seconds * 1e-12);
+  std::printf("%6ld %7.0f %9.1f %9.1f %5.0f%% %6.0f %8.1f\n", long(tokens), experts, seconds * 1e6, floor * 1e6,
+              100 * floor / seconds, weights / seconds * 1e-9, operations / seconds * 1e-12);
 }
 
 void print_kernel(const std::string& name, Layer& layer, const Ceilings& gpu, const std::vector<int64_t>& tokens) {
-  fmt::print("\nkernel {}\n{:>6} {:>7} {:>9} {:>9} {:>6} {:>6} {:>8}\n", name, "tokens", "experts", "us", "floor us",
-             "share", "GB/s", "TFLOP/s");
+  std::printf("\nkernel %s\n%6s %7s %9s %9s %6s %6s %8s\n", name.c_str(), "tokens", "experts", "us", "floor us",
+              "share", "GB/s", "TFLOP/s");
   for (const int64_t n : tokens) layer.print_times(n, gpu);
 }
 
-/// The shape with the padding of `backend`. If its kernel supports both row orders, gate and up are halves.
-MoeConfig padded_for(const Backend& backend, MoeConfig c) {
-  const LayerSize padded = padded_size(backend, {c.hidden, c.intermediate});
-  c.padded_hidden = padded.hidden;
-  c.padded_intermediate = padded.intermediate;
-  const W13Order order = backend.kernel->w13.value_or(W13Order{});
-  c.w13_block = order.block;
-  c.w13_up_first = order.up_first;
-  return c;
-}
-
 void time_kernels(const MoeConfig& shape, const Ceilings& gpu, const std::vector<int64_t>& tokens) {
-  std::set<CudaReader> seen;
-  for (const Backend* backend : backends()) {
-    const KernelFormat* format = backend->kernel;
-    if (!format || format->cuda == CudaReader::none || std::string("vllm") != backend->engine ||
-        !seen.insert(format->cuda).second)
-      continue;
-    const MoeConfig c = padded_for(*backend, shape);
-    if (const std::string refusal = moe_refusal(c, *format); !refusal.empty()) {
-      fmt::print("\nkernel {}: {}\n", format->name, refusal);
+  for (const PaddedShape& padded : padded_shapes(shape)) {
+    const KernelFormat& format = *padded.format;
+    if (const std::string refusal = moe_refusal(padded.config, format); !refusal.empty()) {
+      std::printf("\nkernel %s: %s\n", format.name, refusal.c_str());
       continue;
     }
-    Layer layer(c, *format);
-    print_kernel(format->name, layer, gpu, tokens);
-    if (format->cuda != CudaReader::marlin) continue;
+    Layer layer(padded.config, format);
+    print_kernel(format.name, layer, gpu, tokens);
+    if (format.cuda != CudaReader::marlin) continue;
     layer.avoid_wgmma();
     print_kernel("marlin, mma.sync only", layer, gpu, tokens);
   }
 }
 
+int64_t number_in(const char* text) {
+  const int64_t n = std::atoll(text);
+  if (n <= 0) throw std::invalid_argument(std::string(text) + " is not a number above 0");
+  return n;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::vector<int64_t> numbers;
-  for (int i = 1; i < argc; i++) numbers.push_back(std::atoll(argv[i]));
-  if (numbers.size() < 4 || std::any_of(numbers.begin(), numbers.end(), [](int64_t n) { return n <= 0; }))
-    throw std::invalid_argument("usage: mxfp4_moe_bench HIDDEN INTERMEDIATE EXPERTS TOP_K [TOKENS..]");
+  if (argc < 5) throw std::invalid_argument("usage: mxfp4_moe_bench HIDDEN INTERMEDIATE EXPERTS TOP_K [TOKENS..]");
   MoeConfig shape;
-  shape.hidden = numbers[0], shape.intermediate = numbers[1], shape.experts = numbers[2], shape.top_k = int(numbers[3]);
-  std::vector<int64_t> tokens(numbers.begin() + 4, numbers.end());
-  if (tokens.empty()) tokens = {1, 4, 16, 64, 256, 1024, 4096, 8192};
+  shape.hidden = number_in(argv[1]);
+  shape.intermediate = number_in(argv[2]);
+  shape.experts = number_in(argv[3]);
+  shape.top_k = int(number_in(argv[4]));
   if (shape.top_k > shape.experts) throw std::invalid_argument("TOP_K is greater than EXPERTS");
+  std::vector<int64_t> tokens;
+  for (int i = 5; i < argc; i++) tokens.push_back(number_in(argv[i]));
+  if (tokens.empty()) tokens = {1, 4, 16, 64, 256, 1024, 4096, 8192};
   cudaDeviceProp gpu;
   check_cuda(cudaGetDeviceProperties(&gpu, 0), "cudaGetDeviceProperties");
   if (gpu.major != 9) throw std::invalid_argument("these kernels are timed on a Hopper GPU");
   const Ceilings ceilings = measure_gpu(gpu);
-  fmt::print("{}: a copy moves {:.0f} GB/s (read + written), wgmma does {:.0f} TFLOP/s\n", gpu.name,
-             ceilings.bytes_per_second * 1e-9, ceilings.operations_per_second * 1e-12);
+  std::printf("%s: a copy moves %.0f GB/s (read + written), wgmma does %.0f TFLOP/s\n", gpu.name,
+              ceilings.bytes_per_second * 1e-9, ceilings.operations_per_second * 1e-12);
   time_kernels(shape, ceilings, tokens);
   return 0;
 } catch (const std::exception& e) {
-  fmt::print(stderr, "{}\n", e.what());
+  std::fprintf(stderr, "%s\n", e.what());
   return 2;
 }

@@ -145,7 +145,7 @@ void Forward::run_part(const MoeBatch& batch, cudaStream_t stream) const {
     launch_pad(x, tokens, int(c_.hidden), w13_.k, padded, stream);
     x = padded;
   }
-  const Activation act{float(c_.alpha), float(c_.beta), float(c_.limit), c_.w13_block == 0, c_.w13_up_first};
+  const GatedActivation act{float(c_.alpha), float(c_.beta), float(c_.limit), c_.w13_block == 0, c_.w13_up_first};
   const auto product = [&](const GemmArgs& args, bool gated) {
     if (format_.cuda == CudaReader::marlin && plan.kernel != MoeKernel::wgmma)
       launch_marlin(args, plan, gated, max_tiles, stream);

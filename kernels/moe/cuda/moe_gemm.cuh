@@ -21,7 +21,7 @@ struct TokenTile {
 };
 
 /// kernels/moe/moe.h has the formula. halves: gate and up are the two halves of w13, else they alternate.
-struct Activation {
+struct GatedActivation {
   float alpha, beta, limit;
   bool halves, up_first;
 };
@@ -36,7 +36,7 @@ struct GemmArgs {
   const int* tile_count;
   void* out;  // [sorted position][out_pitch]: bf16 behind the activation, else fp32
   int out_pitch;
-  Activation act;
+  GatedActivation act;
 };
 
 // ---- geometry ------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ __device__ inline void put_fragment(float* sums, int row, int token, int lane, c
 }
 
 /// NaN in gives NaN out, which fminf and fmaxf alone would drop.
-__device__ inline float activate(const Activation& act, float gate, float up) {
+__device__ inline float activate(const GatedActivation& act, float gate, float up) {
   const float g = fminf(gate, act.limit), u = fminf(fmaxf(up, -act.limit), act.limit);
   const float out = __fdividef(g, 1 + __expf(-act.alpha * g)) * (u + act.beta);
   return isnan(gate) || isnan(up) ? gate + up : out;
