@@ -164,11 +164,11 @@ lists for the engine's release].)"},
       o.layout_version);
   add(app,
       {.name = "--allow-incomplete",
-       .help = "Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN or infinity in "
-               "place of weights; OUT records this",
+       .help =
+           "Accept missing tensors, broken small files, and zeros, NaN or infinity in place of weights; OUT records "
+           "this",
        .manual =
-           R"(Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN (also as scale byte
-0xFF) or infinity in place of weights;
+           R"(Accept missing tensors, broken small files, and zeros, NaN (also as scale byte 0xFF) or infinity in place of weights;
 .Ar OUT
 records this.)"},
       o.allow_incomplete);

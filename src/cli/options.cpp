@@ -132,7 +132,7 @@ void add_page_cache(CLI::App* app, PageCache& setting) {
 .Ar OUT
 in the page cache, for a faster start of the engine.
 .Cm auto ,
-the default, does so if they fit into seven eighths of the memory available to the machine and its cgroups.)",
+the default, does so if they need at most seven eighths of the available memory, also in each cgroup.)",
        .variable = "MXFP4_PACK_PAGE_CACHE"},
       setting)
       ->transform(by_name(settings));

@@ -157,9 +157,10 @@ every packed and pad byte, unpacked;
 .It Cm kernels
 MoE layers, computed from the packed bytes and, in double precision, from the source.
 .El
-[kernels with
-.Fl -source ;
-without it bytes, or files for a lossy set.]
+[With
+.Fl -source :
+kernels.
+Without: bytes, or files for a lossy set.]
 .Pa SECURITY.md
 lists what a level cannot see.)"},
       o.level)
