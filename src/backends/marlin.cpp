@@ -53,9 +53,9 @@ Backend vllm_marlin() {
 }
 
 std::string refuse_unless_tiles(const Model&, LayerSize size) {
-  if (size.hidden % 128 == 0 && size.intermediate % 64 == 0) return {};
-  return fmt::format("hidden {} must be a multiple of 128 and intermediate {} of 64, since vLLM pads nothing there",
-                     size.hidden, size.intermediate);
+  if (size.hidden % 128) return fmt::format("hidden {} is no multiple of 128; vLLM pads nothing here", size.hidden);
+  if (size.intermediate % 64 == 0) return {};
+  return fmt::format("intermediate {} is no multiple of 64; vLLM pads nothing here", size.intermediate);
 }
 
 /// The methods for compressed-tensors and AutoRound make the same bytes with another function, which does not pad.

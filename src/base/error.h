@@ -84,6 +84,17 @@ class Problems {
   }
   /// Adds every line of a caught error, so that the search for problems can continue.
   void add(const Error& error);
+  /// Adds the errors of `other`.
+  void add(const Problems& other) {
+    add(Error(ErrorKind::input, other.errors()));
+    any_unread_ |= other.any_unread_;
+  }
+  /// A file that exists but cannot be read, so that nothing is known about its contents.
+  void unread(std::string_view where, const std::string& why) {
+    error(where, "{}", why);
+    any_unread_ = true;
+  }
+  bool any_unread() const { return any_unread_; }
 
   std::vector<std::string> errors() const { return errors_.list(); }
   std::vector<std::string> warnings() const { return warnings_.list(); }
@@ -95,6 +106,7 @@ class Problems {
  private:
   static std::string_view kind_of(fmt::string_view format) { return {format.data(), format.size()}; }
   KeptLines errors_, warnings_;
+  bool any_unread_ = false;
 };
 
 /// "FILE: TENSOR".

@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t max_metadata_bytes = 4096;
 
 std::string what_to_do(const PublishedFile& published) {
-  const bool is_of_server = published.by.find("://") != std::string::npos;
-  return fmt::format("{}, or use --no-published for a checkpoint that was changed on purpose",
-                     is_of_server ? "repeat the command" : "download it again");
+  if (published.by.find("://") != std::string::npos)
+    return "repeat the command, and ask the publisher if it fails again";
+  return "download it again, or use --no-published for a checkpoint that was changed on purpose";
 }
 
 /// The hash of a file in Hugging Face's cache: the name of the blob that it links to.

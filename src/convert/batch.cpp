@@ -34,24 +34,26 @@ std::vector<Line> read_lines(const std::string& filelist) {
   return lines;
 }
 
-/// The result of a line: that of convert, or {"error": ..}.
+/// The result of a line: that of convert, or {"error": .., "checkpoint"?, "out"?}.
 Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& parse) {
+  ConvertOptions o;
   const auto failure = [&](const Error& e) {
     for (const std::string& l : e.lines)
       if (!options.json) complain(fmt::format("{}:{}: {}", options.filelist, line.number, l));
-    return Json{{"error", json_of(e)}};
+    Json result = {{"error", json_of(e)}};
+    if (!o.out.empty()) result.update({{"checkpoint", o.checkpoint}, {"out", o.out}});
+    return result;
   };
   try {
-    ConvertOptions o = parse(line.text);
+    throw_if_interrupted();
+    o = parse(line.text);
     if (o.dry_run) fail(ErrorKind::usage, "--dry-run is not for lists");
     o.json = options.json;
     return convert(o);
   } catch (const std::bad_alloc&) {
     return failure({ErrorKind::io, "out of memory"});
   } catch (...) {
-    const Error e = caught();
-    if (e.kind == ErrorKind::interrupted) throw;
-    return failure(e);
+    return failure(caught());
   }
 }
 
@@ -91,10 +93,11 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
     fail(ErrorKind::input, "--filelist {}: no conversion in it; write one a line: CKPT OUT and options",
          options.filelist);
   check_places(options, lines, parse);
+  const SignalsDeferred deferred;  // an interrupted list prints the results of its finished lines
   Json jobs = Json::array();
   size_t failed = 0, unchanged = 0;
   for (const Line& line : lines) {
-    throw_if_interrupted();
+    if (pending_signal()) break;
     Json result = carry_out(options, line, parse);
     result["line"] = line.number;
     failed += result.contains("error");
@@ -108,6 +111,7 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
                   {"converted", converted}, {"unchanged", unchanged}, {"failed", failed}, {"jobs", std::move(jobs)}}));
   else
     note(fmt::format("{} converted, {} unchanged, {} failed", converted, unchanged, failed));
+  if (const int signal = pending_signal()) return 128 + signal;
   return failed ? 2 : 0;
 }
 

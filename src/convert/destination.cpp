@@ -31,8 +31,8 @@ Folder folder_of(const ConvertOptions& options, const Place* place) {
   return place ? place->folder() : Folder::try_open(options.out);
 }
 
-void fail_unreplaceable(const std::string& out, const Error& e) {
-  fail(ErrorKind::usage, "{}: {}; it cannot be replaced: choose another place, then remove it", out, e.lines.front());
+void fail_unreplaceable(const Error& e) {
+  fail(ErrorKind::usage, "{}; it cannot be replaced: choose another place, then remove it", e.lines.front());
 }
 
 NewOutput::NewOutput(const ConvertOptions& options, const Place* place) : options_(options), place_(place) {
@@ -41,7 +41,7 @@ NewOutput::NewOutput(const ConvertOptions& options, const Place* place) : option
   try {
     replaced_ = read_listed_files(there);
   } catch (const Error& e) {
-    if (e.kind == ErrorKind::input) fail_unreplaceable(options.out, e);
+    if (e.kind == ErrorKind::input) fail_unreplaceable({e.kind, options.out + ": " + e.lines.front()});
     throw;
   }
 }

@@ -44,8 +44,9 @@ class Destination {
   virtual const PackedCheckpoint* earlier() const = 0;
 };
 
-/// Throws Error{usage} for an existing OUT whose manifest is damaged: nothing says which files are its own. e: why.
-[[noreturn]] void fail_unreplaceable(const std::string& out, const Error& e);
+/// Throws Error{usage} for an existing OUT whose manifest is damaged: nothing says which files are its own. e: why,
+/// with OUT's name.
+[[noreturn]] void fail_unreplaceable(const Error& e);
 
 /// The first set of a new output, which replaces any existing OUT.
 class NewOutput final : public Destination {

@@ -21,11 +21,14 @@ bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const P
   return false;
 }
 
-/// What --force does to OUT, or the reason for a refusal, as text for a message.
-std::string what_force_does(const Folder& dir) {
+/// A file in OUT that this tool did not make, or that was changed since; empty if there is none.
+std::string foreign_in_out(const Folder& dir) {
   const std::vector<std::string> own = owned_files(dir);
-  const std::string name = foreign_in(dir, {own.begin(), own.end()});
-  return name.empty() ? "--force replaces it" : fmt::format("move {} away, then --force replaces it", printable(name));
+  return foreign_in(dir, {own.begin(), own.end()});
+}
+
+bool is_listed(const Manifest& manifest, const std::string& name) {
+  return std::any_of(manifest.files.begin(), manifest.files.end(), [&](const ListedFile& f) { return f.name == name; });
 }
 
 }  // namespace
@@ -38,13 +41,19 @@ void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& i
   try {
     out = open_packed(there, o.out, damage);
   } catch (const Error& e) {
-    if (e.kind == ErrorKind::input) fail_unreplaceable(o.out, e);
+    if (e.kind == ErrorKind::input) fail_unreplaceable(e);
   }
   if (!out) return;  // OutputDir reports an OUT that changes
   std::vector<std::string> sets;
   for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));
-  const std::string force = what_force_does(there);
+  const std::string foreign = foreign_in_out(there);
+  if (!foreign.empty() && !is_listed(out->manifest, foreign))
+    fail(ErrorKind::usage,
+         "{}: exists and holds {}, and {}, which mxfp4-pack did not make; move that away and repeat the command", o.out,
+         all, printable(foreign));
+  const std::string force = foreign.empty() ? "--force replaces it"
+                                            : fmt::format("move {} away, then --force replaces it", printable(foreign));
   if (!damage.any() && can_add(o, plan, in, *out))
     fail(ErrorKind::usage, "{}: exists and holds {}; --add adds this set; {}", o.out, all, force);
   if (!differs.empty()) fail(ErrorKind::usage, "{}: exists and holds {}, but {}; {}", o.out, all, differs, force);

@@ -113,9 +113,7 @@ void OutputDir::open(const OpenOptions& start) {
   look_at_parts(start);
   keep_ = built_ = take_over(start);
   if (!committed_ && is_taken(place_.above, place_.name)) {
-    if (start.existing == Existing::refuse || !made_)
-      fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
-           made_ ? ", or replace what mxfp4-pack made with --force" : "");
+    if (start.existing == Existing::refuse || !made_) fail_existing();
     old_.emplace(place_.above, place_.name);  // the run replaces this directory and no other
     before_ = snapshot_of(old_->folder);      // before the check: later files are not this tool's
     if (start.existing != Existing::extend) check_replaceable(name_, old_->folder, made_);
@@ -135,6 +133,12 @@ void OutputDir::open(const OpenOptions& start) {
   if (start.discards_other && !start.takes_parts) remove_parts(staged(staged_parts), start.made);
   if (!committed_ && !keep_) begin(start);
   if (replace_) check_movable({place_.above, place_.name}, {stage_->folder, staged_new}, name_);
+}
+
+void OutputDir::fail_existing() const {
+  const Folder there = made_ ? place_.folder() : Folder();
+  const bool is_made = there && !made_(there).empty();
+  fail(ErrorKind::usage, "{}: exists; choose another place{}", name_, is_made ? ", or replace it with --force" : "");
 }
 
 /// A run that was killed late had given the directory and its folders the modes of OUT.

@@ -120,6 +120,7 @@ class OutputDir {
   [[noreturn]] void fail_changed() const;
   bool take_over(const OpenOptions& start);
   void look_at_predecessor();
+  [[noreturn]] void fail_existing() const;
   void begin(const OpenOptions& start);
   void put_back();
   void make_folders(const std::string& name) const;

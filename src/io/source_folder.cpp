@@ -36,11 +36,14 @@ bool is_blob_name(const std::string& name) {
   return (name.size() == 40 || name.size() == 64) && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
 
+/// Whether a file that could not be opened exists.
+bool is_unread(int error) { return error != ENOENT && error != ENOTDIR && error != EBADF && error != ELOOP; }
+
+std::string why_unread(int error) { return "cannot be read: " + std::generic_category().message(error); }
+
 std::string why_not_found(const Folder& folder, const std::string& name, int error) {
   const auto target = folder ? folder.link_target(name) : std::nullopt;
   if (error == ELOOP) return "a link that leads to itself; remove it";
-  if (error != ENOENT && error != ENOTDIR && error != EBADF)
-    return "cannot be read: " + std::generic_category().message(error);
   return target ? fmt::format("broken link to {}; incomplete copy?", *target) : "missing; incomplete copy?";
 }
 
@@ -106,7 +109,9 @@ bool SourceFolder::add_permitted(const Fd& file, const std::string& place) const
 
 Fd SourceFolder::open(const std::string& name, Problems& problems) const {
   const Fd found(try_to_open(folder_.fd(), name, O_PATH), name);
-  if (!found) return problems.error(name, "{}", why_not_found(folder_, name, errno)), Fd();
+  const int error = errno;
+  if (!found && is_unread(error)) return problems.unread(name, why_unread(error)), Fd();
+  if (!found) return problems.error(name, "{}", why_not_found(folder_, name, error)), Fd();
   const std::string place = place_of(found, name);
   if (!place.empty() && !may_follow(place))
     return problems.error(name, "links outside the directory, to {}{}", printable(place),
@@ -114,8 +119,7 @@ Fd SourceFolder::open(const std::string& name, Problems& problems) const {
            Fd();
   if (!S_ISREG(found.stat().st_mode)) return problems.error(name, "not a regular file"), Fd();
   Fd file = open_found(found, name);
-  if (!file && errno != ESTALE)
-    return problems.error(name, "cannot be read: {}", std::generic_category().message(errno)), Fd();
+  if (!file && errno != ESTALE) return problems.unread(name, why_unread(errno)), Fd();
   if (!file || place.empty() || !add_permitted(file, place))
     return problems.error(name, "changed while it was opened; start again"), Fd();
   return file;

@@ -39,7 +39,7 @@ std::string HeldFiles::path(const std::string& name, Problems& problems) const {
   if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
   if (held->second.fd) return held->second.fd.proc_path();
   if (!held->second.problems.any()) return source_->path(name);
-  problems.add(Error(ErrorKind::input, held->second.problems.errors()));
+  problems.add(held->second.problems);
   return {};
 }
 

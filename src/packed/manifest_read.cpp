@@ -205,7 +205,8 @@ std::string describe_absent(const std::string& shown) {
   if (!path.has_filename()) path = path.parent_path();
   std::error_code ec;
   const bool is_begun = std::filesystem::exists(path.parent_path() / stage_beside(path.filename()) / staged_new, ec);
-  return is_begun ? "an interrupted run, which its own command continues" : "no such directory";
+  return is_begun ? "not finished: a run is writing it, or was interrupted and continues with its command"
+                  : "no such directory";
 }
 
 }  // namespace

@@ -160,8 +160,10 @@ std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles 
   auto p = std::make_unique<PackedCheckpoint>(shown, std::move(files));
   try {
     hold_files(*p);
-  } catch (const std::exception&) {
+  } catch (const Error& e) {
     p->held.throw_if_replaced(manifest_name);
+    const bool is_manifest = e.lines.front().starts_with(manifest_name);
+    if (is_manifest) fail(e.kind, "{}: {}", shown, e.lines.front());
     throw;
   }
   Manifest& m = p->manifest;

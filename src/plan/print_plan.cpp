@@ -159,7 +159,7 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
   const bool is_read = has_loader(b, plan.model->family, plan.engine_version);
   const std::string settings = describe_who_sets(b, *plan.model, is_read), fits = describe_fits(b, plan.model->family);
-  const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
+  const char* what = !b.layout_file.empty() ? "its layout was made with" : is_read ? "it fits" : "made for";
   if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; " + settings));
   const std::string serve =
       serve_command({b, *plan.model, plan.engine_version, plan.tp_size, plan.set == 0, load_of(plan)}, out);

@@ -109,6 +109,7 @@ bool verify(const VerifyOptions& options) {
   if (!saved.empty()) save->write(saved.text());
   if (!list.empty() && !v.problems.any())
     v.published = compare_with_list(options, *packed, list, device_for(options, Level::bytes), v.problems);
+  if (v.problems.any_unread()) v.problems.throw_if_any();  // nothing is known of these files
   v.seconds = seconds_since(begin);
   print(options, *packed, v);
   return !v.problems.any();

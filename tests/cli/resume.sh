@@ -48,7 +48,7 @@ test_other_runs_beside_it() {
   rm source/NOTES.md
   expect 'another source' 2 '' "$(changed 'file .* mtime_ns was .*; and [0-9]+ more')" "$program" convert "$many" k --backend marlin --engine vllm
   convert "$tiny" q --backend marlin --engine sglang
-  expect 'verify' 2 '' 'k: an interrupted run, which its own command continues; an output of' "$program" verify k
+  expect 'verify' 2 '' 'k: not finished: a run is writing it, or was interrupted and continues with its command; an output of' "$program" verify k
   expect 'unpack' 2 '' "$discard" "$program" unpack q k
   expect 'synth' 2 '' "$discard" "$program" synth gpt-oss-20b k --tiny
   expect 'the same command keeps what is done' 0 '' '[0-9]+ of [0-9]+ steps are done already' on

@@ -77,7 +77,7 @@ test_damaged_out() {
 test_file_of_others_in_out() {
   files
   echo mine >t/notes
-  expect 'the same again' 2 '' 'move notes away, then --force replaces it' again
+  expect 'the same again' 2 '' 'and notes, which mxfp4-pack did not make; move that away and repeat the command$' again
   expect '--force' 2 '' 't: notes was not made by mxfp4-pack; move it away' again --force
   rm t/notes
   expect 'without it' 0 '' 'unchanged' again

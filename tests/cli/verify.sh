@@ -171,4 +171,14 @@ test_loss() {
     expect "loss $value" 1 'loss: not the five counts of a lossy backend' '' of_lossy files
   done
 }
+test_files_that_may_not_be_read() {
+  reads() { if [ "$(id -u)" = 0 ]; then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"; else "$@"; fi; }
+  reads true 2>/dev/null || skip 'setpriv cannot drop capabilities'
+  cp -r "$o" unread
+  for file in config.json packed/packed-00001.safetensors; do
+    chmod 0 unread/$file
+    expect "$file: not checked" 2 '' "error: $file: cannot be read: Permission denied$" reads "$program" verify unread
+    chmod 644 unread/$file
+  done
+}
 run_cases
