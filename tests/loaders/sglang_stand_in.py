@@ -338,7 +338,7 @@ class DefaultModelLoader:
         return model
 
 
-def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, before_processing=None, **given):
+def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, before_processing=None, draft=False, **given):
     """One rank's start; `layers` are (prefix, layer_id). Returns the expert layers."""
     args = ServerArgs(directory, **given)
     runner.backend = args.moe_runner_backend
@@ -361,6 +361,7 @@ def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, b
             before_processing(made)
         return made
 
+    model.is_draft_model = draft
     return Layers(DefaultModelLoader().load_model(model_config=model, device_config="cpu"))
 
 

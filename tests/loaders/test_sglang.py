@@ -94,7 +94,11 @@ class Sglang(SglangCase):
             draft, = self.serve(checkpoint, [(name, 0)])
             all_same(self, checkpoint, draft, checkpoint.expected(("mtp", 0)))
             self.directory += "2"
-        self.refuses("no packed experts of mtp layer 0", deepseek("marlin"), [("model.decoder.mlp.experts", 0)])
+        draft, = self.serve(checkpoint, [LAYER], draft=True)  # Qwen3-Next's
+        all_same(self, checkpoint, draft, checkpoint.expected(("mtp", 0)))
+        self.directory += "2"
+        for layer, draft in (("model.decoder.mlp.experts", 0), False), (LAYER, True):
+            self.refuses("no packed experts of mtp layer 0", deepseek("marlin"), [layer], draft=draft)
 
     def test_unpacked_models_are_left_alone(self):
         directory = os.path.join(os.path.dirname(self.directory), "raw")

@@ -22,7 +22,7 @@ WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.We
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
     (SRT + "model_loader.loader.device_loading_context", hooks.staged, "AROUND"),
-    (SRT + "model_loader.loader.DefaultModelLoader.load_model", updates.after_load_model, "AFTER"),
+    (SRT + "model_loader.loader.DefaultModelLoader.load_model", updates.around_load_model, "AROUND"),
     (WEIGHT_UPDATER + "update_weights_from_disk", updates.from_disk, "AROUND"),
     (WEIGHT_UPDATER + "update_weights_from_tensor", updates.from_tensor, "AROUND"),
     (SRT + "utils.offloader.OffloaderV1.maybe_offload_to_cpu", offload.around, "AROUND"),

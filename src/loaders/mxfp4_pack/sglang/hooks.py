@@ -23,6 +23,7 @@ targets = []  # dotted names of all hooked functions, set by register()
 VALUES = {"_swiglu_limit_tensor": ("gemm1_clamp_limit", "swiglu_limit"), "_gemm1_clamp_limit_tensor": ("swiglu_limit",),
           "_mxfp4_weight_global_scale_tensor": ()}
 manifest = None  # of the packed model of this process
+is_draft = False  # whether the model that is loaded drafts: Qwen3-Next's draft has layer 0 under the main model's name
 convert_meta = Repeat()
 
 
@@ -100,8 +101,8 @@ def create_weights(original, method, layer, *args, **kwargs):
         return original(method, layer, *args, **kwargs)
     set_ = manifest.pick("auto", layer.moe_tp_size, layer.moe_tp_rank, backends_of(method))
     # the MTP block is named model.decoder, or Qwen3.5's mtp.layers.N
-    draft = re.search(r"(?<!\bmtp\.)\blayers\.(\d+)\.", layer.layer_name + ".") is None
-    place = "mtp" if draft else "model", layer.layer_id
+    named_apart = re.search(r"(?<!\bmtp\.)\blayers\.(\d+)\.", layer.layer_name + ".") is None
+    place = "mtp" if named_apart or is_draft else "model", layer.layer_id
     total = next(iter(set_.layer(*place, layer.layer_name).values())).experts
     layer.mxfp4_pack = Packed(set_, place, eplb.logical_experts(layer, total))
     layer.mxfp4_pack.create = lambda method, layer, **changes: original(method, layer, *args, **kwargs | changes)
@@ -205,7 +206,7 @@ def read(original, method, layer, rest):
         layer.intermediate_size_per_partition = packed.set.padded_sizes[1]
 
 
-def after_load_model(model, *args, **kwargs):
+def after_load_model(model):
     """Refuses a packed model if the engine has loaded any expert layer itself."""
     layers = [m for m in model.modules() if hasattr(m, "num_local_experts") and hasattr(m, "layer_id")]
     if manifest is None:

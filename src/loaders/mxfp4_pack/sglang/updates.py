@@ -15,7 +15,14 @@ UPDATE = ("packed MXFP4 experts cannot be updated in a running server from {}: t
           "server with it; nothing was changed")
 
 
-def after_load_model(model, *args, **kwargs):
+def around_load_model(original, loader, *, model_config, **given):
+    hooks.is_draft = getattr(model_config, "is_draft_model", False)
+    model = original(loader, model_config=model_config, **given)
+    after_load_model(model)
+    return model
+
+
+def after_load_model(model):
     hooks.after_load_model(model)
     eplb.move_bytes(model)
     if packed_layers(model):
