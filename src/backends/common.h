@@ -68,15 +68,14 @@ inline bool asks_for_mxfp8(const Model& m) { return m.family.starts_with("deepse
 inline bool asks_for_bf16(const Model& m) { return !asks_for_mxfp8(m); }
 inline bool is_gpt_oss_like(const Model& m) { return m.pairs; }
 inline bool has_halves(const Model& m) { return !m.pairs; }
-/// Muse Spark by Quark has a method of its own, derived from Quark's.
-inline bool has_method_of_quark(const Model& m) { return m.family == "quark" || m.family == "muse-spark"; }
+inline bool has_method_of_quark(const Model& m) { return m.method == "quark"; }
 /// vLLM has two conversion functions: one for GPT-OSS and Quark, and one for all others, which supports some backends
 /// only in later releases.
 inline bool is_converted_as_gpt_oss(const Model& m) { return m.pairs || has_method_of_quark(m); }
 inline bool is_not_converted_as_gpt_oss(const Model& m) { return !is_converted_as_gpt_oss(m); }
 
 /// Models whose layers vLLM converts without padding them.
-inline bool is_never_padded(const Model& m) { return m.family == "compressed-tensors" || m.family == "auto-round"; }
+inline bool is_never_padded(const Model& m) { return m.method == "compressed-tensors"; }
 
 /// For backends that cannot pad.
 inline std::string refuse_unless_128(const Model&, LayerSize size) {

@@ -10,8 +10,7 @@ namespace mxfp4 {
 
 namespace {
 
-bool is_compressed_tensors(const Model& m) { return has_halves(m) && m.family == "compressed-tensors"; }
-bool is_auto_round(const Model& m) { return has_halves(m) && m.family == "auto-round"; }
+bool is_compressed_tensors(const Model& m) { return has_halves(m) && is_never_padded(m); }
 bool is_of_quark(const Model& m) { return has_halves(m) && m.family == "quark"; }
 
 Backend cutlass_mxfp4_backend(Range releases, bool (*takes)(const Model&)) {
@@ -34,7 +33,6 @@ Backend cutlass_mxfp4_backend(Range releases, bool (*takes)(const Model&)) {
 }  // namespace
 
 Backends cutlass_mxfp4 = {cutlass_mxfp4_backend({"0.26.0", ""}, is_compressed_tensors),
-                          cutlass_mxfp4_backend({"0.33.0", ""}, is_auto_round),
                           cutlass_mxfp4_backend({"0.32.0", ""}, is_of_quark)};
 
 }  // namespace mxfp4

@@ -36,12 +36,12 @@ void check_scheme(const Json& q, Problems& problems) {
 }
 
 void read_auto_round(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, auto_round_names, model, problems);
-  if (!model.layers.empty()) check_scheme(*quantization_config(ck.config), problems);
+  if (read_spelled_experts(ck, auto_round_names, model, problems))
+    check_scheme(*quantization_config(ck.config), problems);
 }
 
 }  // namespace
 
-const Family auto_round = {"auto-round", matches_auto_round, read_auto_round};
+const Family auto_round = {"auto-round", matches_auto_round, read_auto_round, "compressed-tensors"};
 
 }  // namespace mxfp4

@@ -60,7 +60,8 @@ struct Attention {
 };
 
 struct Model {
-  std::string family;      // "gpt-oss"
+  std::string family;      // "gpt-oss"; empty if the checkpoint has no MXFP4 experts
+  std::string method;      // Family::method
   std::string model_type;  // from the config
   std::vector<MoeLayer> layers;
   std::vector<const Tensor*> rest;  // every other tensor, copied unchanged; by shard, then offset
@@ -81,10 +82,11 @@ struct Family {
   const char* name;
   bool (*matches)(const Checkpoint&);
   void (*read)(const Checkpoint&, const ModelOptions&, Model&, Problems&);
+  const char* method = name;  // the family that engines convert alike
 };
 
-/// Finds the family that matches and reads the checkpoint; problems go to `problems`. An incomplete checkpoint is not
-/// read further, since missing tensors prove nothing.
+/// Finds the family that matches and reads the checkpoint; problems go to `problems`. A checkpoint with unreadable
+/// files is not read further, since missing tensors prove nothing.
 Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Problems& problems);
 
 /// "model.layers.12.mlp.experts" -> model, 12; "mtp.0.ffn.experts" or "mtp.layers.0.mlp.experts" -> mtp, 0. Returns

@@ -117,7 +117,7 @@ def refuse_settings(vllm, method):
 
 
 def refuse_class(cls):
-    """Refuses a class of experts that takes a method of its own, as Muse Spark's does on ROCm: nothing would be read."""
+    """Refuses a class of experts that takes a method of its own, as a model can on ROCm: nothing would be read."""
     function = "_get_quant_method"  # older releases of vLLM have none
     if getattr(cls, function, None) is not getattr(RoutedExperts, function, None):
         raise Refused(f"vLLM's {cls.__name__} takes a method of its own instead of this loader's. Serve the original "

@@ -51,7 +51,7 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64-pairs");
   Model ct;
-  ct.family = "compressed-tensors";
+  ct.family = ct.method = "compressed-tensors";
   CHECK(version("marlin", "vllm", ct, "") == "unpadded");
   CHECK(version("marlin", "vllm", deepseek, "") == "1");
   CHECK(version("humming", "vllm", deepseek, "0.32.0") == "2");
@@ -65,7 +65,7 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.21") == "b64");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.22") == "c64");
   Model quark;
-  quark.family = "quark";
+  quark.family = quark.method = "quark";
   for (const char* release : {"", "0.33.0"}) CHECK_THROWS_AS(version("aiter-a16w4", "vllm", quark, release), Error);
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");

@@ -201,7 +201,7 @@ TEST_CASE("a backend that is named has the form that is found without a GPU, on 
 
 TEST_CASE("an engine's choice that no loader reads gives way to one that a loader reads") {
   Model quark;
-  quark.family = "quark";
+  quark.family = quark.method = "quark";
   quark.layers.resize(1);
   quark.layers[0].hidden = 4096, quark.layers[0].intermediate = 2048;
   const BackendChoice c = select_backend(quark, {.engine = "vllm", .release = "0.31.0", .gpu = "sm90"});

@@ -22,6 +22,7 @@ constexpr const char* families[] = {"gpt-oss",    "deepseek-v4", "deepseek-v4.1"
 Model model_of(const std::string& family) {
   Model m;
   m.family = family;
+  m.method = family == "muse-spark" ? "quark" : family == "auto-round" ? "compressed-tensors" : family;
   m.pairs = family == "gpt-oss";
   m.layers.resize(1);
   m.layers[0].hidden = 4096, m.layers[0].intermediate = 2048;
