@@ -44,6 +44,7 @@ TEST_CASE("true sizes equal the published totals") {
       {"deepseek-v4-flash", "", "I64", 3, -1},
       {"deepseek-v4-flash", "", "I8", 33'792, -1},
       {"deepseek-v4-flash", "mtp.", "all", 1'575, 3'593'787'756},
+      {"deepseek-v4-flash-0731", "", "all", 72'317, 166'878'536'440},
       {"deepseek-v4-pro", "", "all", 145'116, 864'704'792'696},
       {"deepseek-v4-pro", "", "BF16", 619, -1},
       {"deepseek-v4-pro", "", "F32", 590, -1},
@@ -110,6 +111,14 @@ TEST_CASE("models that were quantized after their release have most of their pub
     return totals_of(describe_checkpoint(model, {}), layer)["all"];
   };
   CHECK(draft("glm-5.2-quark", "layers.78.mlp.experts.").bytes == 2 * 256 * 3 * 6144 * 2048LL);
+  const auto parameters_of = [](const char* model) {
+    int64_t count = 0;
+    for (const SynthTensor& t : describe_checkpoint(model, {}).tensors)
+      count += t.bytes * 8 / bits_of(t.dtype) * (t.fill == Fill::codes ? 2 : t.fill != Fill::scales);
+    return count;
+  };
+  CHECK(parameters_of("glm-5.1-quark") / 1'000'000'000 == 744);           // as published
+  CHECK(parameters_of("deepseek-r1-0528-quark") / 1'000'000'000 == 671);  // as published
   const Totals fp8 = draft("glm-5.3-flash-quark", "layers.45.mlp.experts.");
   CHECK(fp8.tensors == 288 * 6);
   CHECK(fp8.bytes == 7'249'526'784);  // published as 7.3 GB
@@ -172,8 +181,7 @@ TEST_CASE("the config follows the sizes") {
 
 TEST_CASE("sizes that do not fit are refused") {
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-7b", {}),
-                    Catch::StartsWith("unknown model 'gpt-oss-7b', expected one of "
-                                      "deepseek-r1-0528-quark, deepseek-v4-flash, "));
+                    Catch::StartsWith("unknown model 'gpt-oss-7b', expected one of deepseek-r1-0528-quark, "));
   SynthSizes sizes;
   sizes.hidden = 100;
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-20b", sizes),

@@ -68,7 +68,7 @@ TEST_CASE("a tiny checkpoint of every model is complete, finite and reproducible
     CHECK((contents(dir / "a") == contents(dir / "b")));
 
     const ReadBack made(dir / "a"), other(dir / "c");
-    CHECK(made.bytes < 1'000'000);
+    CHECK(made.bytes < 1'200'000);
     const SynthCheckpoint checkpoint = describe_checkpoint(model.name, tiny_sizes());
     CHECK(made.config == checkpoint.config);
     REQUIRE(made.tensors.size() == checkpoint.tensors.size());
