@@ -188,6 +188,20 @@ void Problems::add(const Error& error) {
   for (const std::string& line : error.lines) errors_.add("an error's line", "", line);
 }
 
+void Problems::keep_place(std::string_view where) {
+  constexpr size_t most = 100'000;
+  const size_t tensor = where.rfind(": ");
+  if (places_.size() < most) places_.emplace(where.substr(tensor == where.npos ? 0 : tensor + 2));
+}
+
+bool Problems::is_about(std::string_view name) const {
+  for (size_t end = name.size(); end != name.npos; end = end > 0 ? name.rfind('.', end - 1) : name.npos)
+    if (places_.contains(name.substr(0, end))) return true;
+  const std::string inner = std::string(name) + ".";
+  const auto it = places_.lower_bound(inner);
+  return it != places_.end() && it->starts_with(inner);
+}
+
 void Problems::throw_if_any() const {
   if (any()) throw Error(ErrorKind::input, errors());
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -76,6 +77,7 @@ class Problems {
   /// `where`: "FILE" or "FILE: TENSOR". Lines with one format string are of one kind.
   template <class... Args>
   void error(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
+    keep_place(where);
     errors_.add(kind_of(format), where, fmt::format(format, std::forward<Args>(args)...));
   }
   template <class... Args>
@@ -100,13 +102,18 @@ class Problems {
   std::vector<std::string> warnings() const { return warnings_.list(); }
   int64_t count() const { return errors_.count(); }
   bool any() const { return count() > 0; }
+  /// Whether an error is about this tensor or module, one within it, or one that it is in. Of 100,000 errors at most.
+  bool is_about(std::string_view name) const;
   /// Throws Error{input} with every line, if there is one.
   void throw_if_any() const;
 
  private:
   static std::string_view kind_of(fmt::string_view format) { return {format.data(), format.size()}; }
+  void keep_place(std::string_view where);
+
   KeptLines errors_, warnings_;
   bool any_unread_ = false;
+  std::set<std::string, std::less<>> places_;  // tensors and modules
 };
 
 /// "FILE: TENSOR".

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "src/checkpoint/checkpoint.h"
@@ -18,6 +19,13 @@ const Json* config_value(const Json& config, const char* key, int depth = 2) {
     if (const auto text = config.find(inner); depth > 0 && text != config.end())
       if (const Json* value = config_value(*text, key, depth - 1)) return value;
   return nullptr;
+}
+
+/// The number of a list that gives each layer the same, as HunYuan's do; else the value itself.
+const Json& same_of_all(const Json& value) {
+  const bool is_same = value.is_array() && !value.empty() && value.front().is_number() &&
+                       std::all_of(value.begin(), value.end(), [&](const Json& v) { return v == value.front(); });
+  return is_same ? value.front() : value;
 }
 
 /// Engines compute with these numbers in float32, and `verify` with their products. The bounds are far beyond every
@@ -42,7 +50,7 @@ std::string config_string(const Json& config, const char* key, std::string other
 
 double config_number(const Json& config, const char* key, double otherwise) {
   const Json* value = config_value(config, key);
-  return value && value->is_number() ? value->get<double>() : otherwise;
+  return value && same_of_all(*value).is_number() ? same_of_all(*value).get<double>() : otherwise;
 }
 
 std::optional<bool> config_flag(const Json& config, const char* key) {

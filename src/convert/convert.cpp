@@ -256,19 +256,14 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   return report(options, in, trusts_parts ? PublishedList() : in.published, p.plan, devices, conversion);
 }
 
-/// Checks that no tensor is missing that the checkpoint's config implies, unless missing tensors are allowed. OUT
-/// records missing tensors only if there are any.
-void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& problems) {
-  if (!problems.any()) options.is_incomplete = check_complete(ck, options.allow_incomplete, problems);
-}
-
 Extent extent_of(const ConvertOptions& o) { return o.dry_run ? Extent::headers : Extent::all; }
 
 Json convert_checkpoint(ConvertOptions options, const Target& target) {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems, options.links, extent_of(options));
   const Model model = recognise(checkpoint, options.model, problems);
-  check_whole(checkpoint, options, problems);
+  // OUT records missing tensors only if there are any.
+  if (!model.family.empty()) options.is_incomplete = check_complete(checkpoint, options.allow_incomplete, problems);
   const PublishedList published = published_of(options, checkpoint, problems);
   options.skips_published = skips_published(options, checkpoint);
   const NewOutput to(options, target.place);
@@ -297,7 +292,7 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
   options.allow_incomplete |= packed->manifest.options.allow_incomplete;
-  check_whole(packed->manifest.source, options, problems);
+  options.is_incomplete = check_complete(packed->manifest.source, options.allow_incomplete, problems);
   const NewOutput to(options, target.place);
   check_kinds(*packed);
   check_gate_up(options, options.checkpoint, packed->manifest.options);

@@ -215,7 +215,7 @@ bool inspect(const InspectOptions& options) {
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems, options.links, Extent::headers);
   const Model m = recognise(ck, options.model, problems);
-  if (!problems.any()) check_complete(ck, false, problems);
+  if (!m.family.empty()) check_complete(ck, false, problems);
   if (options.json) {
     print_json(ck, m, problems, Json());
     return !problems.any();

@@ -22,8 +22,8 @@ struct Lack {
 /// What is missing. Empty if nothing is, or if the config counts no layers and so promises nothing.
 std::vector<Lack> find_lacks(const Checkpoint& checkpoint);
 
-/// The lacks as errors, or as warnings if they are allowed. True if there are any. One that is not certain is a warning
-/// and does not count.
+/// The lacks as errors, or as warnings if they are allowed, but those that are in `problems` already. True if there are
+/// any. One that is not certain is a warning and does not count.
 bool check_complete(const Checkpoint& checkpoint, bool allowed, Problems& problems);
 
 /// Files that engines read, such as the tokenizer, without contents or with contents that are no JSON. Of other files a

@@ -46,7 +46,6 @@ void check_ignored(const Json& q, const Model& model, Problems& problems) {
 }  // namespace
 
 void check_compressed_tensors(const Checkpoint& ck, const Model& model, Problems& problems) {
-  if (model.layers.empty()) return;
   const Json* q = quantization_config(ck.config);
   if (!q)
     return problems.error(config_name,
@@ -60,11 +59,15 @@ namespace {
 
 constexpr ExpertNames compressed_tensors_names = {"gate_proj", "up_proj", "down_proj", "weight_packed", "weight_scale"};
 
-bool matches_compressed_tensors(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_packed"); }
+bool matches_compressed_tensors(const Checkpoint& ck) {
+  const Json* q = quantization_config(ck.config);
+  const bool is_method = q && json_string(*q, "quant_method") == "compressed-tensors";
+  return has_expert_suffix(ck, "weight_packed") || (is_method && has_expert_suffix(ck, "weight_scale"));
+}
 
 void read_compressed_tensors(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, compressed_tensors_names, model, problems);
-  check_compressed_tensors(ck, model, problems);
+  if (read_spelled_experts(ck, compressed_tensors_names, model, problems))
+    check_compressed_tensors(ck, model, problems);
 }
 
 }  // namespace

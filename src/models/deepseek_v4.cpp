@@ -37,8 +37,7 @@ void read_deepseek_v4(const Checkpoint& ck, const ModelOptions&, Model& model, P
   if (!model.model_type.starts_with("deepseek_v4"))
     problems.warn(config_name, "model_type '{}' is not known; read as DeepSeek-V4 by its tensor names",
                   model.model_type);
-  read_spelled_experts(ck, deepseek_v4_names, model, problems);
-  if (model.layers.empty()) return;
+  if (!read_spelled_experts(ck, deepseek_v4_names, model, problems)) return;
   model.activation.name = "silu";
   model.router.scoring = config_string(ck.config, "scoring_func", "sqrtsoftplus");
   check_markers(ck, problems);

@@ -18,8 +18,8 @@ inline const Family families[] = {modelslim, mlx,        gpt_oss_quark,      fus
 bool has_expert_suffix(const Checkpoint& checkpoint, std::string_view suffix);
 
 /// Reads experts with separate tensors, by the names in the checkpoint, or by `usual` if none is found. Then reads the
-/// activation and the router from the config, and compares its sizes.
-void read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual, Model& model, Problems& problems);
+/// activation and the router from the config, and compares its sizes. False if no experts are MXFP4.
+bool read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual, Model& model, Problems& problems);
 
 /// Reads activation and router from the config. Keys of a wrong type are problems.
 void read_settings(const Checkpoint& checkpoint, Model& model, Problems& problems);
@@ -30,19 +30,19 @@ struct KnownOrders {
 };
 
 /// Whether gate and up rows that share a tensor are stored as gate, up, gate, up ..: by --gate-up, the config's
-/// inference_moe_w13_interleaved, or the model type. None, and a problem, if nothing tells: no order is assumed. A
-/// problem, too, if the other two contradict the model type.
-std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOptions& options, const KnownOrders& known,
-                                    const char* tensors, Problems& problems);
+/// inference_moe_w13_interleaved, or the model type. A problem if nothing tells, because no order is assumed, and if
+/// the other two contradict the model type.
+bool stored_in_pairs(const Checkpoint& checkpoint, const ModelOptions& options, const KnownOrders& known,
+                     const char* tensors, Problems& problems);
 
-/// The first key for the number of experts in the config: "n_routed_experts", "num_experts" or "num_local_experts".
+/// The first key for the number of experts in the config: "n_routed_experts", "num_experts" or another.
 const char* experts_key(const Json& config);
 
-/// The config's key for the experts' hidden size: "hidden_size", or the name that Muse Spark or Kimi-K3 has for it.
+/// The config's key for the experts' hidden size: "hidden_size", or another name for it.
 const char* hidden_key(const Json& config);
 
-/// The config's key for the experts' intermediate size: "moe_intermediate_size", or the name that LongCat, Hy3 or
-/// Granite has for it. Null if there is none.
+/// The config's key for the experts' intermediate size: "moe_intermediate_size", or another name for it. Null if there
+/// is none.
 const char* intermediate_key(const Json& config);
 
 /// A JSON file of the checkpoint; nothing if it is missing.

@@ -59,19 +59,17 @@ std::string name_of_w13(const Checkpoint& ck) {
 
 bool matches_fused(const Checkpoint& ck) { return !name_of_w13(ck).empty(); }
 
-/// The family with the same method in engines, whatever the tensors are called. The method decides on kernels and pads.
-const char* family_of_method(const Checkpoint& ck) {
+/// Takes the family of the same quant_method, whatever the tensors are called: engines choose kernels and pads by it.
+void take_family(const Checkpoint& ck, Model& model) {
   const Json* q = quantization_config(ck.config);
-  const std::string method = q ? json_string(*q, "quant_method") : "";
-  for (const char* family : {"quark", "compressed-tensors", "auto-round"})
-    if (method == family) return family;
-  return config_string(ck.config, "model_type").starts_with("deepseek_v4") ? "deepseek-v4 fused" : "fused";
+  if (model.model_type.starts_with("deepseek_v4")) model.family = "deepseek-v4 fused";
+  for (const Family& family : families)
+    if (q && json_string(*q, "quant_method") == family.name) model.family = family.name, model.method = family.method;
 }
 
 void read_fused(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
-  model.family = family_of_method(ck);
-  const auto pairs = stored_in_pairs(ck, options, known, name_of_w13(ck).c_str(), problems);
-  if (!pairs) return;
+  take_family(ck, model);
+  const bool pairs = stored_in_pairs(ck, options, known, name_of_w13(ck).c_str(), problems);
   for (const StackedNames& names : spellings)
     for (const Tensor& t : ck.tensors) {
       MoeLayer layer;
@@ -80,9 +78,8 @@ void read_fused(const Checkpoint& ck, const ModelOptions& options, Model& model,
       if (!parse_layer(layer.module, layer.kind, layer.index))
         problems.error(ck.where(t), "no layer number in the name");
       else
-        read_stacked_layer(ck, names, std::move(layer), *pairs, model, problems);
+        read_stacked_layer(ck, names, std::move(layer), pairs, model, problems);
     }
-  if (model.layers.empty()) return;
   read_settings(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), hidden_key(ck.config), intermediate_key(ck.config), problems);
 }

@@ -46,7 +46,7 @@ void read_config(const Checkpoint& ck, Model& model, Problems& problems) {
   model.router.top_k = config_count(ck.config, "num_experts_per_tok", config_count(ck.config, "experts_per_token", 0));
   const Json* q = quantization_config(ck.config);
   const std::string method = q ? json_string(*q, "quant_method") : "";
-  if (method != "mxfp4" && method != "quark")
+  if (method != "mxfp4" && method != "gpt_oss_mxfp4" && method != "quark")
     problems.error(config_name,
                    "quantization_config.quant_method is '{}', but the experts are MXFP4 ('mxfp4' expected)", method);
 }
@@ -57,11 +57,9 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& mode
     if (const std::string_view module = module_of(t.name); !module.empty()) modules.insert(module);
   if (modules.empty()) return;
   const KnownOrders known{.pairs = {"gpt_oss", "openai_privacy_filter"}, .halves = {}};
-  const auto pairs = stored_in_pairs(ck, options, known, "*_blocks", problems);
-  if (!pairs) return;
+  model.pairs = stored_in_pairs(ck, options, known, "*_blocks", problems);
   if (std::find(known.pairs.begin(), known.pairs.end(), model.model_type) == known.pairs.end())
     problems.warn(config_name, "model_type '{}' is not known; read as GPT-OSS by its tensor names", model.model_type);
-  model.pairs = *pairs;
   for (const std::string_view module : modules) {
     MoeLayer layer;
     layer.module = module;
@@ -72,7 +70,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& mode
                          std::move(layer), model.pairs, model, problems);
   }
   read_config(ck, model, problems);
-  if (!model.layers.empty()) check_config(ck, model, "num_local_experts", "hidden_size", "intermediate_size", problems);
+  check_config(ck, model, "num_local_experts", "hidden_size", "intermediate_size", problems);
 }
 
 }  // namespace

@@ -14,8 +14,7 @@ bool matches_kimi_k3(const Checkpoint& ck) {
 }
 
 void read_kimi_k3(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, kimi_k3_names, model, problems);
-  check_compressed_tensors(ck, model, problems);
+  if (read_spelled_experts(ck, kimi_k3_names, model, problems)) check_compressed_tensors(ck, model, problems);
 }
 
 }  // namespace

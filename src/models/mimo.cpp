@@ -26,8 +26,7 @@ void check_store(const Json& q, Problems& problems) {
 }
 
 void read_mimo(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, mimo_names, model, problems);
-  if (!model.layers.empty()) check_store(*quantization_config(ck.config), problems);
+  if (read_spelled_experts(ck, mimo_names, model, problems)) check_store(*quantization_config(ck.config), problems);
 }
 
 }  // namespace

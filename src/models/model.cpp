@@ -66,8 +66,8 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
 }
 
 /// Whether a tensor with a name among the experts is of no known kind. Engines read scales of activations, Granite's
-/// router and Muse Spark's norm. They skip Inkling's original_shape (the shape before packing) and the adapter (lora_A,
-/// lora_B) that is published beside its experts.
+/// router and a norm behind experts. They skip Inkling's original_shape (the shape before packing) and the adapter
+/// (lora_A, lora_B) that is published beside its experts.
 bool is_unread(const Tensor& t, const MoeLayer& layer) {
   const std::string_view name = std::string_view(t.name).substr(layer.module.size());
   return !name.starts_with(".router.") && !name.ends_with(".original_shape") &&
@@ -83,7 +83,7 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
     const Tensor* first = nullptr;
     for (auto t = ck.first_from(layer.module + "."); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
          ++t)
-      if (rest.count(&*t) && is_unread(*t, layer) && count++ == 0) first = &*t;
+      if (rest.count(&*t) && ck.find(t->name) == &*t && is_unread(*t, layer) && count++ == 0) first = &*t;
     if (!count) continue;
     const bool is_zero_point = contains_any(first->name, {"zero_point", "qzeros"});
     problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {}){}", count, layer.module,
@@ -188,9 +188,9 @@ int64_t check_pair(const Checkpoint& ck, const Tensor& codes, std::vector<int64_
 void check_config(const Checkpoint& ck, const Model& model, const char* experts, const char* hidden,
                   const char* intermediate, Problems& problems) {
   const int64_t e = config_count(ck.config, experts, -1);
-  const MoeLayer& first = model.layers.front();
   int64_t other = 0, main = 0;
   for (const MoeLayer& l : model.layers) {
+    const MoeLayer& first = model.layers.front();
     const auto size = [&](const char* key, int64_t is, int64_t of_first) {
       const int64_t says = config_count(ck.config, key, -1);
       if (says >= 0 && is != says)
@@ -219,13 +219,18 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   model.attention = {config_count(ck.config, "num_attention_heads", 0),
                      config_count(ck.config, "num_key_value_heads", 0)};
   if (!ck.complete || refuse_original(ck, problems)) return model;
+  const int64_t before = problems.count();
   for (const Family& family : families) {
     if (!family.matches(ck)) continue;
     model.family = family.name;
+    model.method = family.method;
     family.read(ck, options, model, problems);
     break;
   }
-  if (model.layers.empty() && !problems.any()) describe_experts(ck, problems);
+  if (model.layers.empty() && problems.count() == before) {
+    model.family.clear();
+    describe_experts(ck, problems);
+  }
   std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.index < b.index;
   });
@@ -234,9 +239,9 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
       problems.error(b.module, "{} is layer {}, too", a.module, a.index);
   collect_rest(ck, model);
   check_top_k(model, problems);
-  if (problems.any()) return model;
   check_leftovers(ck, model, problems);
-  check_routers(ck, model, problems);
+  if (!model.layers.empty()) check_routers(ck, model, problems);
+  if (problems.any()) return model;
   note_other_precisions(ck, model);
   count_other_linears(ck, model);
   return model;

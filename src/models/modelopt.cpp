@@ -30,8 +30,7 @@ void check_algorithm(const Checkpoint& ck, Problems& problems) {
 }
 
 void read_modelopt(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  read_spelled_experts(ck, modelopt_names, model, problems);
-  if (!model.layers.empty()) check_algorithm(ck, problems);
+  if (read_spelled_experts(ck, modelopt_names, model, problems)) check_algorithm(ck, problems);
 }
 
 }  // namespace

@@ -40,6 +40,12 @@ const Partner partners[] = {
     {"kv_a_proj_with_mqa", {"kv_b_proj", "k_b_proj", "kv_b", "embed_q"}},
     {"kv_a_proj_with_mqa", {"q_proj", "q_b_proj"}},
     {"kv_a_proj_with_mqa", {"o_proj"}},
+    {"input_linear", {"output_linear"}},
+    {"output_linear", {"input_linear"}},
+    {"query_key_value", {"dense", "o_proj"}},
+    {"query_layernorm", {"key_layernorm"}},
+    {"query_layernorm", {"query_key_value", "q_proj", "q_b_proj", "qkv_proj"}},
+    {"key_layernorm", {"query_layernorm"}},
     {"attn_norm", {"ffn_norm", "mlp_norm", "ff_norm"}},
     {"ffn_norm", {"attn_norm", "attention_norm", "operator_norm"}},
 };
@@ -161,13 +167,15 @@ class Partners {
       lacks_.push_back({at + needs.front(),
                         fmt::format("missing in every layer that has {}{}", at, has),
                         stack_.root,
-                        all_layers(),
+                        layers_with(inner + has),
                         {needed}});
   }
 
-  std::vector<int64_t> all_layers() const {
+  std::vector<int64_t> layers_with(const std::string& module) const {
     std::vector<int64_t> out;
-    for (const auto& [index, unused] : stack_.layers) out.push_back(index);
+    for (const auto& [index, parts] : stack_.layers)
+      if (const auto it = parts.lower_bound(module); it != parts.end() && it->first.starts_with(module))
+        out.push_back(index);
     return out;
   }
 

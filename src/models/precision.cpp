@@ -94,14 +94,27 @@ Linear linear_of(const Tensor& t) {
   return {};
 }
 
-/// Whether scale bytes stand beside the tensor, one for 16 bytes of codes.
-bool looks_like_mxfp4(const Checkpoint& ck, const Tensor& codes) {
-  if (!is_code_dtype(codes.dtype) || codes.shape.size() < 2) return false;
+/// The first tensor called scale that has the codes' stem in its name; null if there is none.
+const Tensor* scales_beside(const Checkpoint& ck, const Tensor& codes) {
   const std::string stem = codes.name.substr(0, codes.name.find_last_of("._"));
   for (auto t = ck.first_from(stem); t != ck.tensors.end() && t->name.starts_with(stem); ++t)
-    if (t->name.find("scale", stem.size()) != stem.npos && is_byte(t->dtype) && t->bytes * 16 == codes.bytes)
-      return true;
-  return false;
+    if (t->name.find("scale", stem.size()) != t->name.npos) return &*t;
+  return nullptr;
+}
+
+/// Whether one scale byte for 16 bytes of codes stands beside the tensor.
+bool looks_like_mxfp4(const Checkpoint& ck, const Tensor& codes) {
+  const Tensor* scales = scales_beside(ck, codes);
+  return is_code_dtype(codes.dtype) && codes.shape.size() > 1 && scales && is_byte(scales->dtype) &&
+         scales->bytes * 16 == codes.bytes;
+}
+
+/// What is missing or another beside the tensor of an expert, if it is a half of MXFP4.
+const char* other_half(const Checkpoint& ck, const Tensor& t) {
+  if (!is_byte(t.dtype)) return "";
+  if (t.name.find("scale") != t.name.npos) return ", scales without codes";
+  const Tensor* scales = scales_beside(ck, t);
+  return !scales ? ", without scales" : scales->dtype == Dtype::F8_E4M3 ? ", with scales of NVFP4" : "";
 }
 
 }  // namespace
@@ -148,10 +161,12 @@ void describe_experts(const Checkpoint& ck, Problems& problems) {
   const auto all = precisions_of_experts(ck);
   const Tensor* weight = nullptr;
   std::string precision;
-  if (!all.empty()) std::tie(precision, weight) = *all.begin()->second.rbegin();
+  for (const auto& [module, precisions] : all)
+    for (const auto& [name, first] : precisions)
+      if (!weight || (is_byte(first->dtype) && !is_byte(weight->dtype))) precision = name, weight = first;
   for (const Tensor& t : ck.tensors)
-    if (all.empty() && contains_any(t.name, {"expert", "switch_mlp"}) && !contains_any(t.name, {"shared"}) &&
-        t.shape.size() > 1 && (!weight || t.bytes > weight->bytes))
+    if (all.empty() && contains_any(t.name, {"expert", "switch_mlp", "sparse_moe."}) &&
+        !contains_any(t.name, {"shared"}) && t.shape.size() > 1 && (!weight || t.bytes > weight->bytes))
       weight = &t;
   if (!weight)
     return problems.error(ck.dir, "no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected{}",
@@ -164,7 +179,8 @@ void describe_experts(const Checkpoint& ck, Problems& problems) {
                           method.empty() ? "and config.json has no quant_method"
                                          : fmt::format("config.json says quant_method {}", printable(method)));
   problems.error(ck.dir, "no MXFP4 routed experts found; {} is {}{}, {}", printable(weight->name),
-                 describe(weight->dtype, weight->shape), precision.empty() ? "" : ", taken for " + precision,
+                 describe(weight->dtype, weight->shape),
+                 precision.empty() ? other_half(ck, *weight) : ", taken for " + precision,
                  method.empty() ? "and config.json has no quant_method; a checkpoint published in MXFP4 was expected"
                  : method == "mxfp4" ? "but config.json says quant_method mxfp4"
                                      : fmt::format("config.json says quant_method {}", printable(method)));

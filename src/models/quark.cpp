@@ -15,9 +15,9 @@ namespace {
 
 constexpr ExpertNames quark_names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
 
-void check_marker(const Checkpoint& ck, const Model& model, Problems& problems) {
+void check_marker(const Checkpoint& ck, Problems& problems) {
   const Json* q = quantization_config(ck.config);
-  if (!model.layers.empty() && q && !mentions(*q, "dtype", "fp4"))
+  if (q && !mentions(*q, "dtype", "fp4"))
     problems.error(config_name, "quantization_config has no dtype 'fp4', but the experts are MXFP4");
 }
 
@@ -28,8 +28,7 @@ bool matches_quark(const Checkpoint& ck) {
 
 void read_quark(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
   if (model.model_type.starts_with("muse_spark")) model.family = "muse-spark";  // vLLM has a method for it alone
-  read_spelled_experts(ck, quark_names, model, problems);
-  check_marker(ck, model, problems);
+  if (read_spelled_experts(ck, quark_names, model, problems)) check_marker(ck, problems);
 }
 
 bool is_gpt_oss(const Checkpoint& ck) {
@@ -92,9 +91,7 @@ void add_expert(const Checkpoint& ck, int64_t id, MoeLayer& layer, Model& model,
 }
 
 void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
-  const auto pairs = stored_in_pairs(ck, options, {.pairs = {"gpt_oss"}, .halves = {}}, "gate_up_proj", problems);
-  if (!pairs) return;
-  model.pairs = *pairs;
+  model.pairs = stored_in_pairs(ck, options, {.pairs = {"gpt_oss"}, .halves = {}}, "gate_up_proj", problems);
   std::map<std::string_view, int64_t> modules;  // with the number of experts
   ExpertName name;
   for (const Tensor& t : ck.tensors)
@@ -114,7 +111,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& mode
   }
   read_settings(ck, model, problems);
   model.activation = {"swigluoai", 1.702, 1, config_number(ck.config, "swiglu_limit", 7)};
-  check_marker(ck, model, problems);
+  check_marker(ck, problems);
   check_config(ck, model, experts_key(ck.config), "hidden_size", "intermediate_size", problems);
 }
 

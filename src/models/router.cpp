@@ -15,7 +15,7 @@ namespace {
 /// granitemoe, longcat_flash) and SGLang 0.5.23.
 constexpr const char* routers[] = {
     ".gate.weight",               // most
-    ".router.weight",             // GPT-OSS, Granite in new names, Muse Spark
+    ".router.weight",             // GPT-OSS, Granite in new names
     ".router.gate.weight",        // AFMoE, Hy3, Hy4
     ".router.proj.weight",        // Gemma-4
     ".router.layer.weight",       // Granite, DBRX

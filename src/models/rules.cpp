@@ -12,19 +12,20 @@ namespace {
 /// lists of which each must hold. A name is how parts begin, or behind a star what they contain.
 struct Rule {
   const char* types;  // how model types begin; behind a '!' those that are meant not to; empty: any
-  const char* when;  // KEY: neither 0 nor false nor null; KEY=V, KEY!=V: of the layer, if KEY is a list for each layer;
-                     // layer<KEY, layer>=KEY; empty: always
+  const char* when;   // conditions with '&' between them. KEY: neither 0 nor false nor null; KEY=V, KEY!=V: of the
+                      // layer, if KEY is a list for each layer; layer<KEY, layer>=KEY; empty: always
   const char* if_any;
   std::vector<const char*> parts;
 };
 
+constexpr const char* shared_experts = "*shared_expert|*shared_mlp|*share_expert";
 constexpr const char* router_bias = "*e_score_correction_bias|*expert_bias|*gate.bias|*router.bias|*tid2eid";
 
 constexpr const char* gated_types =
-    "qwen2|qwen3|glm4_moe|glm_moe|glm5|deepseek_v2|deepseek_v3|kimi|minimax|mimo|bailing|llama|mixtral";
+    "qwen2|qwen3|gemma4|glm4_moe|glm_moe|glm5|deepseek_v2|deepseek_v3|kimi|minimax|mimo|bailing|llama|mixtral";
 
 const Rule rules[] = {
-    {"gpt_oss",
+    {"gpt_oss|openai_privacy_filter",
      "",
      "mlp.experts",
      {"self_attn.q_proj.weight|self_attn.qkv", "self_attn.k_proj.weight|self_attn.qkv",
@@ -78,13 +79,13 @@ const Rule rules[] = {
      "",
      "*experts.",
      {router_bias}},
-    {"", "n_shared_experts", "*experts.|*switch_mlp.&*attn.|*attention.", {"*shared_expert|*share"}},
-    {"", "num_shared_experts", "*experts.|*switch_mlp.&*attn.|*attention.", {"*shared_expert|*share"}},
-    {"", "moe_num_shared_experts", "*experts.|*switch_mlp.&*attn.|*attention.", {"*shared_expert|*share"}},
-    {"glm|kimi_linear|kimi_k3|bailing|minimax|ernie", "n_shared_experts", "*experts.", {"*shared_expert|*share"}},
-    {"glm|kimi_linear|kimi_k3|bailing|minimax|ernie", "num_shared_experts", "*experts.", {"*shared_expert|*share"}},
+    {"", "n_shared_experts", "*experts.|*switch_mlp.&*attn.|*attention.", {shared_experts}},
+    {"", "num_shared_experts", "*experts.|*switch_mlp.&*attn.|*attention.", {shared_experts}},
+    {"", "moe_num_shared_experts", "*experts.|*switch_mlp.&*attn.|*attention.", {shared_experts}},
+    {"glm|kimi_linear|kimi_k3|bailing|minimax|ernie", "n_shared_experts", "*experts.", {shared_experts}},
+    {"glm|kimi_linear|kimi_k3|bailing|minimax|ernie", "num_shared_experts", "*experts.", {shared_experts}},
     {"", "shared_expert_intermediate_size", "*experts.", {"*shared_expert."}},
-    {"", "shared_intermediate_size", "*experts.|*moe.", {"*shared_expert|*share"}},
+    {"", "shared_intermediate_size", "*experts.|*moe.", {shared_experts}},
     {"llama4", "", "feed_forward.experts.|feed_forward.router.", {"feed_forward.shared_expert."}},
     {"", "", "*experts.gate_up_proj", {"*experts.down_proj"}},
     {"", "hidden_act=silu", "mlp.up_proj.", {"mlp.gate_proj.", "mlp.down_proj."}},
@@ -96,6 +97,11 @@ const Rule rules[] = {
     {gated_types, "", "*shared_expert.up_proj.", {"*shared_expert.gate_proj."}},
     {"", "hidden_act=silu", "*.*.w1.", {"*.*.w3.", "*.*.w2."}},
     {"", "attention_bias=true", "*k_proj.weight", {"*k_proj.bias"}},
+    {"", "attention_bias=true", "*.q_proj.weight&*.k_proj.weight", {"*.q_proj.bias", "*.v_proj.bias"}},
+    {"phimoe", "", "input_layernorm.", {"input_layernorm.bias", "post_attention_layernorm.bias"}},
+    {"phimoe", "attention_bias=true", "self_attn.o_proj.", {"self_attn.o_proj.bias"}},
+    {"mimo_v2", "add_swa_attention_sink_bias&hybrid_layer_pattern=1", "self_attn.", {"self_attn.attention_sink_bias"}},
+    {"mimo_v2", "add_full_attention_sink_bias&hybrid_layer_pattern=0", "self_attn.", {"self_attn.attention_sink_bias"}},
     {"!llama", "use_qk_norm", "*k_proj.", {"*q_norm|*k_norm|*layernorm|*qk_norm|*query_norm|*q_ln"}},
     {"",
      "routed_expert_hidden_size",
@@ -137,8 +143,39 @@ const Rule rules[] = {
      "mlp.experts.|post_attention_residual_gate.",
      {"self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj.", "self_attn.o_proj.", "self_attn.gate_proj.",
       "mlp.gate.weight", "mlp.pre_expert_proj.", "mlp.pre_expert_norm.", "mlp.post_expert_proj.",
-      "mlp.experts.post_expert_norm.", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+      "mlp.experts.post_expert_norm.", "mlp.gate.e_score_correction_bias", "input_layernorm",
+      "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
       "post_attention_residual_gate", "post_feedforward_residual_gate"}},
+    {"afmoe",
+     "",
+     "self_attn.",
+     {"input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm", "self_attn.gate_proj.",
+      "self_attn.q_norm.", "self_attn.k_norm."}},
+    {"afmoe", "", "mlp.experts.", {"mlp.expert_bias"}},
+    {"gemma4",
+     "",
+     "self_attn.",
+     {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm.", "post_feedforward_layernorm.",
+      "layer_scalar"}},
+    {"gemma4",
+     "",
+     "router.proj.",
+     {"router.scale", "router.per_expert_scale", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_1",
+      "post_feedforward_layernorm_2"}},
+    {"inkling",
+     "",
+     "attn.wq_du.|attn.wo_ud.",
+     {"attn_norm.", "mlp_norm.", "attn.wq_du.", "attn.wk_dv.", "attn.wv_dv.", "attn.wr_du.", "attn.wo_ud.",
+      "attn.q_norm.", "attn.k_norm."}},
+    {"inkling", "", "mlp.gate.bias|mlp.gate.global_scale", {"mlp.gate.bias", "mlp.gate.global_scale"}},
+    {"", "", "*shared_w13_weight|*shared_w2_weight", {"*shared_w13_weight", "*shared_w2_weight"}},
+    {"granitemoehybrid|bamba|falcon_h1|jamba",
+     "",
+     "mamba.",
+     {"mamba.A_log", "mamba.D", "mamba.conv1d.", "mamba.in_proj.", "mamba.out_proj.", "mamba.dt_bias|mamba.dt_proj."}},
+    {"granitemoehybrid|bamba", "", "mamba.", {"mamba.norm.", "mamba.conv1d.bias"}},
+    {"jamba", "", "mamba.|self_attn.", {"input_layernorm", "pre_ff_layernorm"}},
+    {"jamba", "", "mamba.", {"mamba.x_proj.", "mamba.dt_proj.bias"}},
     {"ernie4_5_moe", "", "mlp.experts.", {"mlp.moe_statics."}},
     {"qwen3_moe", "", "input_layernorm", {"self_attn.q_proj.", "mlp."}},
     {"qwen3", "", "self_attn.", {"self_attn.q_norm.", "self_attn.k_norm."}},
@@ -192,7 +229,7 @@ Condition parse(std::string_view when) {
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 /// Whether a config says it of a layer.
-bool holds(const Json& config, const Condition& c, int64_t layer) {
+bool holds_one(const Json& config, const Condition& c, int64_t layer) {
   if (c.key.empty()) return true;
   const auto it = config.find(c.key);
   if (it == config.end()) return false;
@@ -202,6 +239,12 @@ bool holds(const Json& config, const Condition& c, int64_t layer) {
   const std::string value = text_of(is_list ? (*it)[size_t(layer)] : *it);
   if (c.op.empty()) return value != "0" && value != "false" && value != "null" && value != "[]";
   return (value == c.value) == (c.op == "=");
+}
+
+bool holds(const Json& config, std::string_view when, int64_t layer) {
+  const size_t both = when.find('&');
+  return holds_one(config, parse(when.substr(0, both)), layer) &&
+         (both == when.npos || holds(config, when.substr(both + 1), layer));
 }
 
 std::string reason(const Json& config, const Condition& c, const Rule& r) {
@@ -224,12 +267,12 @@ class Rules {
 
  private:
   void check(const Rule& r) {
-    const Condition when = parse(r.when);
+    const Condition when = parse(std::string_view(r.when).substr(0, std::string_view(r.when).find('&')));
     std::map<std::vector<int64_t>, std::vector<std::string>> missing;
     int64_t meant = 0;
     std::vector<std::vector<int64_t>> without(r.parts.size());
     for (const auto& [index, parts] : stack_.layers)
-      if (has(parts, r.if_any) && holds(config_, when, first_ + index)) {
+      if (has(parts, r.if_any) && holds(config_, r.when, first_ + index)) {
         ++meant;
         for (size_t i = 0; i < r.parts.size(); ++i)
           if (!has(parts, r.parts[i]) && !is_known(index, r.parts[i])) without[i].push_back(index);

@@ -43,7 +43,7 @@ Modules group_by_module(const Checkpoint& ck, const ExpertNames& names) {
 }
 
 /// Checks that the ids are 0 .. rows - 1, one for each row of the router.
-bool check_ids(const MoeLayer& layer, const std::map<int64_t, Parts>& experts, int64_t rows, Problems& problems) {
+void check_ids(const MoeLayer& layer, const std::map<int64_t, Parts>& experts, int64_t rows, Problems& problems) {
   std::vector<int64_t> missing, surplus;
   for (int64_t id = 0; id < rows; ++id)
     if (!experts.count(id)) missing.push_back(id);
@@ -51,7 +51,6 @@ bool check_ids(const MoeLayer& layer, const std::map<int64_t, Parts>& experts, i
     if (id >= rows) surplus.push_back(id);
   if (!missing.empty()) problems.error(layer.module, "experts {} missing, the router has {}", ranges(missing), rows);
   if (!surplus.empty()) problems.error(layer.module, "surplus experts {}, the router has {}", ranges(surplus), rows);
-  return missing.empty() && surplus.empty();
 }
 
 struct Reader {
@@ -152,8 +151,8 @@ void read_separate_experts(const Checkpoint& ck, const std::map<std::string_view
       continue;
     }
     const int64_t rows = routed_experts(ck, layer, experts.rbegin()->first + 1, problems);
-    if (rows >= 0 && !check_ids(layer, experts, rows, problems)) continue;
     const int64_t before = problems.count();
+    if (rows >= 0) check_ids(layer, experts, rows, problems);
     const Reader reader{ck, names, problems, layer.module};
     const Tensor* scales = nullptr;
     for (const auto& [id, parts] : experts)
@@ -164,26 +163,30 @@ void read_separate_experts(const Checkpoint& ck, const std::map<std::string_view
   }
 }
 
-/// The names of a checkpoint with separate experts, by the first MXFP4 codes with scales beside them. None if no expert
-/// has both.
-std::optional<ExpertNames> find_expert_names(const Checkpoint& ck,
-                                             const std::map<std::string_view, Precisions>& precisions) {
+/// The names of a checkpoint with separate experts, by the first MXFP4 codes with scales beside them. If no expert has
+/// both, `usual` with the checkpoint's projections.
+ExpertNames find_expert_names(const Checkpoint& ck, const std::map<std::string_view, Precisions>& precisions,
+                              const ExpertNames& usual) {
   constexpr const char* projections[][3] = {{"w1", "w3", "w2"}, {"gate_proj", "up_proj", "down_proj"}};
   constexpr const char* suffixes[][2] = {
       {"weight_packed", "weight_scale"}, {"weight", "weight_scale"}, {"weight", "scale"},
       {"weight", "weight_scale_inv"},    {"weight", "scales"},       {"blocks", "scales"}};
+  ExpertNames otherwise = usual;
   ExpertName name;
   for (const Tensor& t : ck.tensors) {
     if (!is_code_dtype(t.dtype) || !parse_expert(t.name, name)) continue;
     if (!precisions.at(name.module).count("")) continue;
-    for (const auto& p : projections)
+    for (const auto& p : projections) {
+      if (name.proj != p[0] && name.proj != p[1] && name.proj != p[2]) continue;
+      otherwise = {p[0], p[1], p[2], usual.codes, usual.scales};
       for (const auto& s : suffixes) {
-        if ((name.proj != p[0] && name.proj != p[1] && name.proj != p[2]) || name.suffix != s[0]) continue;
+        if (name.suffix != s[0]) continue;
         const std::string stem = t.name.substr(0, t.name.size() - name.suffix.size());
-        if (ck.find(stem + s[1])) return ExpertNames{p[0], p[1], p[2], s[0], s[1]};
+        if (ck.find(stem + s[1])) return {p[0], p[1], p[2], s[0], s[1]};
       }
+    }
   }
-  return std::nullopt;
+  return otherwise;
 }
 
 }  // namespace
@@ -194,12 +197,14 @@ bool has_expert_suffix(const Checkpoint& ck, std::string_view suffix) {
                      [&](const Tensor& t) { return parse_expert(t.name, name) && name.suffix == suffix; });
 }
 
-void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, Model& model, Problems& problems) {
+bool read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, Model& model, Problems& problems) {
   const auto precisions = precisions_of_experts(ck);
-  read_separate_experts(ck, precisions, find_expert_names(ck, precisions).value_or(usual), model, problems);
-  if (model.layers.empty()) return;
+  const int64_t before = problems.count();
+  read_separate_experts(ck, precisions, find_expert_names(ck, precisions, usual), model, problems);
+  if (model.layers.empty() && problems.count() == before) return false;
   read_settings(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), hidden_key(ck.config), intermediate_key(ck.config), problems);
+  return true;
 }
 
 }  // namespace mxfp4

@@ -27,7 +27,7 @@ bool says(const Json& json, const char* key) {
          std::any_of(json.begin(), json.end(), [&](const Json& child) { return says(child, key); });
 }
 
-/// Muse Spark has a norm for each layer's experts. Configs of vLLM's own classes say so, transformers' do not.
+/// Configs of vLLM's own classes say so, transformers' do not.
 bool has_norm_behind_experts(const Checkpoint& ck) {
   return says(ck.config, "use_post_expert_norm") ||
          std::any_of(ck.tensors.begin(), ck.tensors.end(),
@@ -36,8 +36,8 @@ bool has_norm_behind_experts(const Checkpoint& ck) {
 
 /// The number of experts to which the router sends each token.
 int64_t chosen_experts(const Json& config) {
-  for (const char* key :
-       {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts"})
+  for (const char* key : {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k",
+                          "top_k_experts", "moe_k"})
     if (const int64_t k = config_count(config, key, 0); k > 0) return k;
   return 0;
 }
@@ -58,13 +58,13 @@ void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
                    "routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected");
   model.activation = read_activation(ck.config, model.pairs);
   if (has_norm_behind_experts(ck))
-    model.notes.emplace_back("a norm follows each expert (Muse Spark); verify computes experts without it");
+    model.notes.emplace_back("a norm follows each expert; verify computes experts without it");
   model.router = {config_string(ck.config, "scoring_func", "softmax"), chosen_experts(ck.config), true,
                   config_number(ck.config, "routed_scaling_factor", 1)};
 }
 
-std::optional<bool> stored_in_pairs(const Checkpoint& ck, const ModelOptions& options, const KnownOrders& known,
-                                    const char* tensors, Problems& problems) {
+bool stored_in_pairs(const Checkpoint& ck, const ModelOptions& options, const KnownOrders& known, const char* tensors,
+                     Problems& problems) {
   constexpr const char* key = "inference_moe_w13_interleaved";  // of Inkling
   const std::optional<bool> says = config_flag(ck.config, key);
   const std::optional<bool> given = options.gate_up.empty() ? says : options.gate_up == "interleaved";
@@ -80,18 +80,18 @@ std::optional<bool> stored_in_pairs(const Checkpoint& ck, const ModelOptions& op
   else if (has_type(known.halves) && given == true)
     problems.error(config_name, "gate and up rows of model_type '{}' are concatenated, but {}", type,
                    says ? fmt::format("{} is true", key) : "--gate-up is interleaved");
-  if (given) return given;
+  if (given) return *given;
   if (has_type(known.pairs)) return true;
   if (has_type(known.halves)) return false;
   problems.error(config_name,
                  "model_type '{}' does not say the order of gate and up rows in {}; use --gate-up interleaved or "
                  "--gate-up concatenated",
                  type, tensors);
-  return std::nullopt;
+  return false;
 }
 
 const char* experts_key(const Json& config) {
-  for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"})
+  for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"})
     if (config_number(config, key, -1) >= 0) return key;
   return nullptr;
 }

@@ -153,7 +153,7 @@ void check_outer_sizes(const Checkpoint& ck, const std::string& parent, const Js
     const bool is_below = t.name.starts_with(parent);
     const std::string_view name = std::string_view(t.name).substr(is_below ? parent.size() : 0);
     const bool is_top = is_below || t.name == "lm_head.weight" || t.name.ends_with("language_model.lm_head.weight");
-    if (!is_top || !is_float(t.dtype)) continue;
+    if (!is_top || !is_float(t.dtype) || is_in_layer(t.name)) continue;
     if (t.shape.size() == 1 && name == "norm.weight" && hidden > 0 && t.shape[0] != hidden)
       numbers.add(ck.where(t), t.shape[0]);
     if (t.shape.size() != 2 || !(is_embedding(name) || is_head(name.substr(name.rfind('.', name.size() - 8) + 1))))

@@ -42,14 +42,10 @@ def with_rows(count):
 
 
 NAMES = [
-    Case(NAME, "AFMoE's", CT, both(router(".mlp.router.gate.weight"), type_of("afmoe")), options=WIDE),
+    Case(NAME, "AFMoE's", "trinity-mini-ct", nothing, options=WIDE),
     Case(NAME, "Hy3's", "mimo-v2.6-flash", both(router(".mlp.router.gate.weight"), type_of("hy_v3"))),
-    Case(NAME, "Gemma-4's, beside the module of the experts", CT,
-        both(renamed(r"\.mlp\.experts\.", ".experts."), router(".router.proj.weight"), type_of("gemma4_text")),
-        options=WIDE),
-    Case(NAME, "Gemma-4's, experts in moe.", CT,
-        both(renamed(r"\.mlp\.experts\.", ".moe.experts."), router(".router.proj.weight"), type_of("gemma4_text")),
-        options=WIDE),
+    Case(NAME, "Gemma-4's, beside the module of the experts", "gemma-4-26b-a4b-ct", nothing, options=WIDE),
+    Case(NAME, "Gemma-4's, experts in moe.", "gemma-4-26b-a4b-ct", renamed(r"\.experts\.", ".moe.experts."), options=WIDE),
     Case(NAME, "Granite's", CT, both(router(".mlp.router.layer.weight"), type_of("granitemoe_x")), options=WIDE),
     Case(NAME, "AFMoE's, which has an expert more", CT, both(router(".mlp.router.gate.weight"), with_rows(1)),
         options=WIDE),
@@ -216,7 +212,7 @@ def with_shapes(tensors):
     shapes = {n + ".original_shape": ("I64", [3], bytes(24)) for n in tensors if n.endswith("_weight")}
     amax = {n + ".input_amax": ("F32", [1], b"\0\0\x80\x3f") for n in tensors if n.endswith("w13_weight")}
     routers = [n for n in tensors if n.endswith("gate.weight")]
-    sinks = {re.sub("gate.weight$", "shared_experts.shared_w13_weight", n) for n in routers}
+    sinks = {re.sub("gate.weight$", f"shared_experts.shared_{w}_weight", n) for n in routers for w in ("w13", "w2")}
     return {**tensors, **shapes, **amax, **{n: ("BF16", [2, 4, 128], bytes(b"\x80\x3f" * 1024)) for n in sinks}}
 
 
@@ -252,12 +248,6 @@ GRANITE = both(
     config(lambda says: says.update(intermediate_size=says["moe_intermediate_size"])),
     config(lambda says: says.update(num_local_experts=says.pop("num_experts"))),
 )
-GEMMA = both(
-    merged(fused),
-    renamed(r"\.mlp\.experts\.", ".experts."),
-    router(".router.proj.weight"),
-    type_of("gemma4_text"),
-)
 ALL = [
     Case(STACKED, "Inkling, by Quark", CT, INKLING, options=WIDE),
     Case(STACKED, "Inkling, the first layer in BF16", CT, both(INKLING, merged(first_in_bf16)), act=said_once,
@@ -266,7 +256,7 @@ ALL = [
     Case(STACKED, "gate_up_proj of compressed-tensors", CT, PACKED, options=WIDE),
     Case(STACKED, "gate_up_proj of AutoRound", AUTOROUND, PACKED, options=WIDE),
     Case(STACKED, "Granite's input_linear", CT, GRANITE, options=WIDE),
-    Case(STACKED, "Gemma-4's w13", CT, GEMMA, options=WIDE),
+    Case(STACKED, "Gemma-4's w13", "gemma-4-26b-a4b-ct", merged(fused), options=WIDE),
     Case(STACKED, "Inkling, other numbers of scales", CT,
         both(INKLING, mapped(r"w13_weight.scale$", lambda d, s, b: (d, [s[0], s[1] * 2], b * 2))), options=WIDE),
     Case(STACKED, "Inkling, --gate-up says halves", CT, both(INKLING, settings(inference_moe_w13_interleaved=True)),
@@ -277,7 +267,7 @@ ALL = [
     Case(STACKED, "Granite, no gate rows", CT,
         both(GRANITE, mapped("input_linear", lambda d, s, b: (d, [s[0], s[1] // 2, s[2]], b[: len(b) // 2]))),
         options=WIDE),
-    Case(STACKED, "Gemma-4, no down matrices", CT, both(GEMMA, without("w2_weight")), options=WIDE),
+    Case(STACKED, "Gemma-4, no down matrices", "gemma-4-26b-a4b-ct", both(merged(fused), without("w2_weight")), options=WIDE),
 ]
 SPARK = "muse-spark-quark"
 NORMS = [

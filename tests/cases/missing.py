@@ -2,8 +2,8 @@
 
 import re
 
-from case import Case, Wrong, convert_and_verify
-from checkpoint import added, both, config, merged, settings, text_settings, without
+from case import Case, Result, Wrong, convert_and_verify
+from checkpoint import added, both, config, mapped, merged, settings, text_settings, without
 
 GPT, V4, CT = "gpt-oss-20b", "deepseek-v4-flash", "qwen3-30b-a3b-ct"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors
@@ -143,4 +143,27 @@ SIZES = [
     lacks("tensors are smaller than the config says", "the config counts 100,000 tokens", "minimax-m2.7-quark",
         config(lambda says: says.update(vocab_size=100000))),
 ]
-CASES = [*LAYERS, *PARTS, *WHOLE, *EXPERTS, *BIASES, *SCALES, *SIZES]
+
+
+def all_said(bench):
+    """Refused, each cause in one line; --allow-incomplete changes nothing."""
+    result = convert_and_verify(bench)
+    said = [line for line in result.lines if line.startswith("error: ")]
+    return Result(result.verdict, [" / ".join(said)])
+
+
+def turned(dtype, shape, data):
+    return dtype, [*shape[:-2], shape[-1], shape[-2]], data
+
+
+def several(model, norm, *more, options=()):
+    """Layer 1's scales of down are transposed, layer 2 lacks its norm, the embedding is not there."""
+    alter = both(mapped(r"layers\.1\..*down_proj\S*scales?$", turned), without(f"layers.2.{norm}", "embed_tokens"), *more)
+    return Case("several causes at once", "in layers, outside of them, in the config", model, alter, options=options, act=all_said)
+
+
+SEVERAL = [
+    several(GPT, "input_layernorm", settings(num_local_experts=5)),
+    several(CT, "post_attention_layernorm", settings(num_experts_per_tok="two"), without("layers.3.mlp.experts.2."), options=WIDE),
+]
+CASES = [*SEVERAL, *LAYERS, *PARTS, *WHOLE, *EXPERTS, *BIASES, *SCALES, *SIZES]

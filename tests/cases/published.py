@@ -39,10 +39,14 @@ def without_key(key):
     return config(change)
 
 
+QWENS = both(
+    copied("model.layers.3.", "mtp.layers.0."),
+    *(copied("model.norm.", f"mtp.{n}.") for n in ("fc", "norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")),
+)
 DRAFTS = [
-    Case(DRAFT, "Qwen's mtp.layers.0", "qwen3-coder-next-quark", copied("model.layers.3.", "mtp.layers.0.")),
+    Case(DRAFT, "Qwen's mtp.layers.0", "qwen3-coder-next-quark", QWENS),
     Case(DRAFT, "Qwen's mtp.layers.0, by llm-compressor", CT,
-        both(copied("model.layers.3.", "mtp.layers.0."), settings(mtp_num_hidden_layers=1)), options=WIDE),
+        both(QWENS, settings(mtp_num_hidden_layers=1)), options=WIDE),
     Case(DRAFT, "Hy4's model.mtp_layers.0", "hy3-ct",
         both(copied("model.layers.3.", "model.mtp_layers.0."), settings(model_type="hy_v4"))),
 ]

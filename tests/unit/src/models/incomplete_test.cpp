@@ -76,6 +76,42 @@ const Loss losses[] = {
      10,
      {".shared_expert_gate."},
      "model.layers.0-9.mlp.shared_expert_gate: missing in 10 of 10 layers; all layers of a qwen3_next have it\n"},
+    {"a part of every layer",
+     "trinity-mini-ct",
+     10,
+     {".post_mlp_layernorm.", ".mlp.expert_bias"},
+     "model.layers.0-9.post_mlp_layernorm: missing in 10 of 10 layers; all layers of a afmoe have it\n"
+     "model.layers.2-9.mlp.expert_bias: missing in 8 of 8 layers; all layers of a afmoe have it\n"},
+    {"a part of every layer",
+     "gemma-4-26b-a4b-ct",
+     10,
+     {".layer_scalar", ".router.per_expert_scale", ".mlp.gate_proj."},
+     "model.language_model.layers.*.mlp.gate_proj: missing in every layer that has "
+     "model.language_model.layers.*.mlp.up_proj\n"
+     "model.language_model.layers.0-9.layer_scalar: missing in 10 of 10 layers; all layers of a gemma4_text have it\n"
+     "model.language_model.layers.0-9.router.per_expert_scale: missing in 10 of 10 layers; all layers of a gemma4_text "
+     "have it\n"},
+    {"a part of every layer",
+     "granite-4.0-h-small-quark",
+     10,
+     {".mamba.A_log", ".shared_mlp.output_linear."},
+     "model.layers.*.shared_mlp.output_linear: missing in every layer that has model.layers.*.shared_mlp.input_linear\n"
+     "model.layers.0-4, 6-9.mamba.A_log: missing in 9 of 9 layers; all layers of a granitemoehybrid have it\n"},
+    {"a part of every layer",
+     "inkling-quark",
+     10,
+     {".attn.wo_ud.", ".shared_w2_weight", ".llm.embed."},
+     "model.llm.layers.0-9.attn.wo_ud: missing in 10 of 10 layers; all layers of a inkling_model have it\n"
+     "model.llm.layers.2-9.*.shared_w2_weight: missing in 8 of 8 layers; no layer has "
+     "*shared_w13_weight|*shared_w2_weight without it\n"
+     "model.llm.embed*: the embedding is missing\n"},
+    {"a part of every layer",
+     "privacy-filter-mxfp4",
+     8,
+     {".self_attn.sinks", ".router.bias", "score."},
+     "model.layers.0-7.self_attn.sinks .. mlp.router.bias (2 such): missing in 8 of 8 layers; all layers of a "
+     "openai_privacy_filter have it\n"
+     "lm_head: the output head is missing; config.json does not tie it to the embedding\n"},
     {"a part of two layers",
      "qwen3-30b-a3b-ct",
      10,
@@ -131,7 +167,8 @@ const Loss losses[] = {
      "glm-5.2-quark",
      10,
      {".10.post_attention_layernorm."},
-     "model.layers.10.post_attention_layernorm: missing in 1 of 11 layers; all layers of a glm_moe_dsa have it\n"},
+     "model.layers.10.post_attention_layernorm: missing in a layer of multi-token prediction; all main layers have "
+     "it\n"},
     {"a tensor outside of layers",
      "deepseek-v4-flash",
      10,
