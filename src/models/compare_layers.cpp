@@ -111,6 +111,7 @@ class Comparison {
     for (const auto& [index, parts] : stack.layers)
       if (index < layers)
         for (const auto& [name, part] : parts) {
+          if (contains_any(name, {".lora_"})) continue;  // adapters are of any layers
           blocks_[index][place_of(name)] = {};
           const std::string block = block_of(name), module = module_of_layer(name);
           const auto add_module = [&, layer = index](const std::string& m) { modules_[block][layer][m] = {}; };

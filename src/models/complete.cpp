@@ -309,8 +309,10 @@ namespace {
 bool is_said(const Problems& problems, const Lack& l) {
   const auto is_about = [&](const std::string& name) {
     if (contains_any(name, {"input_", "bias"})) return problems.is_about(name);
-    const bool is_of_expert = l.layers.empty() && name.find(".experts.") != name.npos;
-    return problems.is_about(name.substr(0, is_of_expert ? name.rfind('.') : name.find(".*")));
+    constexpr std::string_view experts = ".experts";
+    const size_t at = name.find(experts);
+    const size_t end = at == name.npos ? at : l.layers.empty() ? name.rfind('.') : at + experts.size();
+    return problems.is_about(name.substr(0, std::min(end, name.find(".*"))));
   };
   if (l.layers.empty()) return is_about(l.where);
   return std::all_of(l.layers.begin(), l.layers.end(), [&](int64_t layer) {

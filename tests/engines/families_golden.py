@@ -6,7 +6,8 @@ The checkpoints are those of tests/cases/loaded.py. vLLM needs no GPU: its MoE b
 is made in an otherwise empty model class, whose load_weights then gets that block's tensors. The file has the SHA-256 of
 each parameter before the engine converts it for a kernel: w13 is gate's rows, then those of up (GPT-OSS: pairs).
 Exchanged are only what asks for a GPU: the choice of a kernel, events, the architecture. No class of vLLM 0.33.0 reads
-Gemma-4's w13_weight, nor gate_up_proj.weight_packed.
+Gemma-4's w13_weight, nor gate_up_proj.weight_packed; Muse Spark's reads NVFP4, or takes a method of its own on ROCm. Forms that
+differ in their config alone have the tensors of compression_config.
 """
 
 import argparse

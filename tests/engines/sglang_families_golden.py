@@ -9,7 +9,8 @@ kernels that are compiled for the CPU). w13 is gate's rows, then those of up (GP
 server's arguments and the ranks of a single process. SGLang has to be unpacked as a whole: it looks for its kernels' sources.
 
 Three classes do not read their family: HYV3ForCausalLM skips weight_packed, AfmoeForCausalLM finds no scheme for linears
-of compressed-tensors, and GraniteMoeHybridForCausalLM calls get_cache_scale, which QuarkConfig does not have.
+of compressed-tensors, and GraniteMoeHybridForCausalLM calls get_cache_scale, which QuarkConfig does not have. SGLang 0.5.23 reads Inkling in NVFP4 and AutoRound's integers alone, and compressed-tensors' MXFP4
+with MXFP8 activations. The plugin replaces none of these methods, so matrix.json has no cells of them.
 """
 
 import argparse
