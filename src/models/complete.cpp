@@ -269,7 +269,7 @@ class Completeness {
       }
     const std::string type = model_type();
     for (const char* untied : {"gpt_oss", "deepseek", "kimi", "mimo", "glm", "minimax", "qwen", "bailing", "llama",
-                               "mistral", "mixtral", "phi3", "olmoe", "longcat"})
+                               "mistral", "mixtral", "phi3", "olmoe", "longcat", "inkling"})
       known = known || type.starts_with(untied);
     return !known;
   }

@@ -43,6 +43,8 @@ const Partner partners[] = {
     {"input_linear", {"output_linear"}},
     {"output_linear", {"input_linear"}},
     {"query_key_value", {"dense", "o_proj"}},
+    {"w13_dn", {"w2_md"}},
+    {"w2_md", {"w13_dn"}},
     {"query_layernorm", {"key_layernorm"}},
     {"query_layernorm", {"query_key_value", "q_proj", "q_b_proj", "qkv_proj"}},
     {"key_layernorm", {"query_layernorm"}},

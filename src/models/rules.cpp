@@ -70,7 +70,8 @@ const Rule rules[] = {
     {"deepseek_v4",
      "",
      "markov_head.markov_w",  // its last stage
-     {"norm.", "hc_head_base", "hc_head_fn", "hc_head_scale", "markov_head.markov_w1.", "markov_head.markov_w2."}},
+     {"norm.", "hc_head_base", "hc_head_fn", "hc_head_scale", "markov_head.markov_w1.", "markov_head.markov_w2.",
+      "confidence_head."}},
     {"deepseek_v41", "", "markov_head.embed.|markov_head.head.", {"norm.", "markov_head.embed.", "markov_head.head."}},
     {"", "topk_method=noaux_tc", "*experts.", {router_bias}},
     {"", "use_routing_bias", "*experts.", {router_bias}},
@@ -137,7 +138,12 @@ const Rule rules[] = {
     {"minimax", "", "self_attn.q_proj.&self_attn.k_proj.", {"self_attn.o_proj."}},
     {"glm4_moe|minimax_m2", "use_qk_norm", "self_attn.k_proj.", {"self_attn.q_norm.", "self_attn.k_norm."}},
     {"olmoe", "", "self_attn.k_proj.", {"self_attn.q_norm.", "self_attn.k_norm."}},
-    {"glm4_moe|glm_moe|deepseek_v3", "", "eh_proj.", {"shared_head.norm."}},
+    {"glm4_moe|glm_moe|glm5|deepseek_v3", "", "eh_proj.", {"shared_head.norm."}},
+    {"glm_moe|deepseek_v3",
+     "",
+     "self_attn.indexer.",
+     {"self_attn.indexer.wq_b.", "self_attn.indexer.wk.", "self_attn.indexer.k_norm.weight",
+      "self_attn.indexer.k_norm.bias", "self_attn.indexer.weights_proj."}},
     {"muse_spark",
      "",
      "mlp.experts.|post_attention_residual_gate.",
@@ -249,7 +255,7 @@ bool holds(const Json& config, std::string_view when, int64_t layer) {
 
 std::string reason(const Json& config, const Condition& c, const Rule& r) {
   if (c.key.empty() && !*r.types) return fmt::format("no layer has {} without it", std::string_view(r.if_any));
-  if (c.key.empty()) return fmt::format("all layers of a {} have it", config_string(config, "model_type"));
+  if (c.key.empty()) return fmt::format("all layers of {} have it", config_string(config, "model_type"));
   const Json& value = config[c.key];
   if (value.is_array()) return fmt::format("{} in config.json gives these layers one", c.key);
   return fmt::format("config.json says {} = {}", c.key, text_of(value));

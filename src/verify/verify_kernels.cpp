@@ -120,7 +120,7 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
   return experts;
 }
 
-/// The data that all layers of a set share.
+/// The data that all layers of set share.
 struct Checked {
   const Backend& backend;
   const Model& expected;  // of the source

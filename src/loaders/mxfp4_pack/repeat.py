@@ -7,7 +7,7 @@ import copy
 
 import torch
 
-KINDS = (bool, int, torch.dtype, torch.device, type(None))  # equal for all layers of a size; str and float may not be
+KINDS = (bool, int, torch.dtype, torch.device, type(None))  # equal for all layers of size; str and float may not be
 
 
 class Repeat:

@@ -112,13 +112,13 @@ TEST_CASE("the first and the last stage of a DSpark drafter have parts of their 
   CHECK(without(v4, {"mtp.1.attn.q_norm.", "mtp.2.attn.q_norm."}) ==
         "mtp.1.attn.q_norm:" + mtp_lacks + "mtp.2.attn.q_norm:" + mtp_lacks);
   CHECK(without(v4, {"mtp.0.main_norm."}) ==
-        "mtp.0.main_norm: missing in 1 of 1 layer; all layers of a deepseek_v4 have it\n");
+        "mtp.0.main_norm: missing in 1 of 1 layer; all layers of deepseek_v4 have it\n");
   CHECK(without(v4, {"mtp.2.hc_head_base"}) ==
-        "mtp.2.hc_head_base: missing in 1 of 1 layer; all layers of a deepseek_v4 have it\n");
+        "mtp.2.hc_head_base: missing in 1 of 1 layer; all layers of deepseek_v4 have it\n");
   CHECK(without(v4, {"mtp.2.markov_head", "mtp.2.confidence_head", "mtp.2.norm", "mtp.2.hc_head"}) ==
         "mtp.2.markov_head: missing; mtp.0 has main_proj, so the last stage has a head\n");
   CHECK(without(v4, {"mtp.0.main_"}) == "mtp.0.main_proj: missing; mtp.2 has markov_head, so the first stage has it\n");
-  CHECK(without(v41, {"mtp.2.norm."}) == "mtp.2.norm: missing in 1 of 1 layer; all layers of a deepseek_v41 have it\n");
+  CHECK(without(v41, {"mtp.2.norm."}) == "mtp.2.norm: missing in 1 of 1 layer; all layers of deepseek_v41 have it\n");
 }
 
 TEST_CASE("DeepSeek-V4.1 joins the streams of hyper-connections without tensors") {
