@@ -21,7 +21,7 @@ const Json* config_value(const Json& config, const char* key, int depth = 2) {
   return nullptr;
 }
 
-/// The number of a list that gives each layer the same, as HunYuan's do; else the value itself.
+/// The number of a list that gives each layer the same (HunYuan's); else the value itself.
 const Json& same_of_all(const Json& value) {
   const bool is_same = value.is_array() && !value.empty() && value.front().is_number() &&
                        std::all_of(value.begin(), value.end(), [&](const Json& v) { return v == value.front(); });

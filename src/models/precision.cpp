@@ -109,7 +109,7 @@ bool looks_like_mxfp4(const Checkpoint& ck, const Tensor& codes) {
          scales->bytes * 16 == codes.bytes;
 }
 
-/// What is missing or another beside the tensor of an expert, if it is a half of MXFP4.
+/// Says of one half of MXFP4 that the other half is missing or has NVFP4's dtype; empty for other tensors.
 const char* other_half(const Checkpoint& ck, const Tensor& t) {
   if (!is_byte(t.dtype)) return "";
   if (t.name.find("scale") != t.name.npos) return ", scales without codes";

@@ -81,6 +81,9 @@ def thinker(says):
 CONFIGS = [
     Case(CONFIG, "AutoRound's", AUTOROUND, nothing, options=WIDE),
     Case(CONFIG, "AutoRound's, type mx_fp4e2m1", AUTOROUND, quantization(data_type="mx_fp4e2m1"), options=WIDE),
+    Case(CONFIG, "the privacy filter's", "privacy-filter-mxfp4", quantization(quant_method="gpt_oss_mxfp4")),
+    Case(CONFIG, "a list with a number for each layer, as HunYuan's", CT,
+        settings(num_experts_per_tok=[2] * 4, moe_intermediate_size=[128] * 4), options=WIDE),
     Case(CONFIG, "AutoRound's, integers", AUTOROUND, quantization(data_type="int"), options=WIDE),
     Case(CONFIG, "AutoRound's, groups of 16", AUTOROUND, quantization(group_size=16), options=WIDE),
     Case(CONFIG, "compression_config", CT, config(compression), options=WIDE),

@@ -52,6 +52,11 @@ class Methods(unittest.TestCase):
         self.assertIsInstance(made[both[1]].quant_method, OfBF16)
         self.assertEqual([asked[prefix] for prefix in both], ["marlin", "auto"])
 
+    def test_the_method_under_vllms_own_name(self):
+        with mock.patch.object(quantization, "get_quantization_config") as engines:
+            quantization.engine_config({"quant_method": "gpt_oss_mxfp4"}, "openai_privacy_filter")
+        engines.assert_called_once_with("gpt_oss_mxfp4")
+
     def test_a_class_with_a_method_of_its_own_is_refused(self):
         class MuseSparkRoutedExperts(vllm.RoutedExperts):
             def _get_quant_method(self, *_):

@@ -58,7 +58,7 @@ inline Checkpoint synthetic(std::string_view model, int64_t layers, bool tiny = 
   if (!tiny) sizes.experts = 4;
   const SynthCheckpoint s = describe_checkpoint(model, sizes);
   std::vector<Tensor> tensors;
-  for (const SynthTensor& t : s.tensors) tensors.push_back({t.name, t.dtype, t.shape, 0, 0, 0});
+  for (const SynthTensor& t : s.tensors) tensors.push_back({t.name, t.dtype, t.shape, 0, 0, t.bytes});
   return with_tensors(s.config, std::move(tensors));
 }
 

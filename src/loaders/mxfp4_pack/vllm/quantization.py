@@ -31,7 +31,8 @@ from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged
 # too. vLLM itself reads Kimi-K3's compressed-tensors as plain MXFP4.
 MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
           "bailing_hybrid": "fp8", "kimi_k3": "compressed-tensors"}
-ANY_MODEL = {"compressed-tensors": "compressed-tensors", "quark": "quark", "auto-round": "inc"}
+ANY_MODEL = {"compressed-tensors": "compressed-tensors", "quark": "quark", "auto-round": "inc",
+             "gpt_oss_mxfp4": "gpt_oss_mxfp4"}
 # Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them. If there are several, --moe-backend may
 # choose.
 KERNELS = {
