@@ -40,7 +40,7 @@ std::string describe(const Leftover& l) {
     case LeftoverKind::parts:
       return "parts of an output";
     case LeftoverKind::strange:
-      return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
+      return fmt::format("no leftover of this user: {}; it stays", l.why);
   }
   return {};
 }

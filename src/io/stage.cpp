@@ -30,10 +30,13 @@ struct RunFile {
 };
 
 /// The run file, if only this user can have written it; else a descriptor that holds nothing. The file is opened to be
-/// sure: the client of a file server may remember a file that a killed run has removed.
+/// sure: the client of a file server may remember a file that a killed run has removed. Throws Error{io} if a file that
+/// exists cannot be opened.
 Fd open_run_file(const Folder& dir) {
   if (!dir || !dir.is_own()) return {};
   Fd opened = dir.open(run_file, O_RDONLY | O_NONBLOCK);
+  if (!opened && errno != ENOENT && errno != ESTALE && errno != ELOOP && errno != ENXIO)
+    fail_errno(dir.path(run_file), "cannot open", errno);
   if (!opened) return {};
   const struct stat s = opened.stat();
   return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && s.st_nlink == 1 ? std::move(opened)

@@ -126,7 +126,7 @@ test_old_output_without_a_journal() {
     'k.mxfp4-pack/old: is an old output, and .*k is not the one that replaced it'
 }
 test_new_output_without_a_journal() {
-  whole_output new "not mxfp4-pack's: LICENSE was not made by" 'mxfp4-pack/new: LICENSE was not made by mxfp4-pack, .*' --force
+  whole_output new "no leftover of this user: LICENSE was not made by" 'mxfp4-pack/new: LICENSE was not made by mxfp4-pack, .*' --force
 }
 test_links_and_unknown_contents() {
   mkdir -m 700 elsewhere
@@ -141,7 +141,7 @@ test_links_and_unknown_contents() {
   echo mine >place/.e.mxfp4-pack/new/thesis
   old place/.[abcde]*
   kept 'each of them' '/c: .*thesis in it was not made by mxfp4-pack'
-  also "^kept: .*not mxfp4-pack's" 5
+  also "^kept: .*no leftover of this user" 5
   expect 'untouched' 0 '^mine$' '' cat elsewhere/new place/.c.mxfp4-pack/thesis place/.e.mxfp4-pack/new/thesis
   expect 'nor does convert remove them' 2 '' 'e.mxfp4-pack/new: thesis was not made by' "$program" convert "$tiny" place/e "${options[@]}"
   expect 'nor a link' 2 '' 'a.mxfp4-pack: is a link; remove it' "$program" convert "$tiny" place/a "${options[@]}"
@@ -174,7 +174,7 @@ test_part_with_a_file_of_others() {
   one_part
   find "$(hidden parts)" | sort >before.txt
   notes
-  kept 'it' "not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack; it stays"
+  kept 'it' "no leftover of this user: .*notes.txt was not made by mxfp4-pack; it stays"
   rm "$(hidden parts)"/*/notes.txt
   expect 'all of it, where it was' 0 '' '' diff before.txt <(find "$(hidden parts)" | sort)
   removed 'without the file it' 'parts of an output'
@@ -183,14 +183,14 @@ test_folder_named_parts() {
   stage_of k
   mkdir "$(hidden parts)"
   echo mine >"$(hidden parts)/notes.txt"
-  kept 'it' "not mxfp4-pack's: .*parts/notes.txt was not made by"
+  kept 'it' "no leftover of this user: .*parts/notes.txt was not made by"
 }
 test_another_user() {
   [ "$(id -u)" = 0 ] || skip 'needs root'
   stage_of k
   chown 12345 place/.k*
   old place/.k*
-  kept "another user's folder" "not mxfp4-pack's: it belongs to user 12345"
+  kept "another user's folder" "no leftover of this user: it belongs to user 12345"
   expect 'merge says whose it is' 2 '' 'k.mxfp4-pack: belongs to user 12345, and this is user 0' "$program" merge place/k
   expect 'and convert' 2 '' 'belongs to user 12345' on
   expect 'and a part' 2 '' 'belongs to user 12345' on --part 0/2

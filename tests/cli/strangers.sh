@@ -156,7 +156,7 @@ test_file_in_a_partial_output() {
     expect "a run $how with a file of others in the partial output" 2 '' 'mxfp4-pack/new: packed/thesis was not made by mxfp4-pack, or was changed since; move it away first' many_to_k $how
   done
   find "$dir" -path '*/.k.*' -exec touch -h -d '1 hour ago' {} +
-  expect 'clean keeps it all' 0 "^kept: .*not mxfp4-pack's: packed/thesis was not made" '' "$program" clean "$dir" --remove
+  expect 'clean keeps it all' 0 "^kept: .*no leftover of this user: packed/thesis was not made" '' "$program" clean "$dir" --remove
   mv "$dir/.k.mxfp4-pack/new/packed/thesis" "$dir/thesis"
   expect 'without it the run goes on' 0 '' 'steps are done already' many_to_k
 }
@@ -180,7 +180,7 @@ test_old_output_of_others() {
   mkdir -m 700 "$dir/.n.mxfp4-pack" && mkdir "$dir/.n.mxfp4-pack/old" && echo text >"$dir/.n.mxfp4-pack/old/thesis"
   expect 'a folder of the old output'"'"'s name is not put in its place' 2 '' 'mxfp4-pack/old: is an old output, .*; move it away first' to_n
   expect 'nor do its files come into OUT' 2 '' 'mxfp4-pack/old: is an old output, .*; move it away first' to_n --force
-  expect 'clean keeps it' 0 "^kept: .*/n: not mxfp4-pack's" '' "$program" clean "$dir" --remove
+  expect 'clean keeps it' 0 "^kept: .*/n: no leftover of this user" '' "$program" clean "$dir" --remove
   expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack/old/thesis"
 }
 test_edited_file() {
@@ -205,7 +205,7 @@ test_whole_output_in_the_staging_directory() {
     expect "is there as it was ($how)" 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
   done
   find "$dir" -path '*/.o.*' -exec touch -h -d '1 hour ago' {} +
-  expect 'clean keeps it' 0 "^kept: .*o: not mxfp4-pack's" '' "$program" clean "$dir/o" --remove
+  expect 'clean keeps it' 0 "^kept: .*o: no leftover of this user" '' "$program" clean "$dir/o" --remove
   expect 'as it was' 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
   rm -r "$partial"
   expect 'then there is room' 0 '' '' on
