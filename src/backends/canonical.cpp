@@ -27,6 +27,7 @@ Backend canonical_backend(const Engine& engine, const char* gpu, const char* sum
 Backend vllm_canonical() {
   Backend b = canonical_backend(engine::vllm, "SM75 and later", "emulation, weights as published", {32, 32},
                                 both(vllm_names, plain_codes(), {.shape = scale_rows}, bf16_bias()));
+  b.kernel = &kernel_format("canonical-bf16");
   b.releases = {"0.26.0", "0.31.0"};
   b.requires_ = {{"moe_backend", "emulation"}};
   b.takes = is_quark_without_biases;

@@ -134,6 +134,7 @@ constexpr KernelFormat all[] = {
     aiter_triton("aiter-triton-strided", 1, 32, read_canonical),
     {.name = "vllm-cpu", .rows = 32, .columns = 32, .read = read_vllm_cpu},
     {.name = "canonical", .rows = 1, .columns = 32, .read = read_canonical},
+    {.name = "canonical-bf16", .rows = 1, .columns = 32, .read = read_canonical, .bias = BiasForm::bf16},
 };
 
 }  // namespace

@@ -280,6 +280,14 @@ TEST_CASE("every golden tag has a backend") {
     }
 }
 
+TEST_CASE("a kernel reads biases of the size in which its backend stores them") {
+  for (const Backend* b : backends()) {
+    INFO(b->name << " of " << b->engine);
+    const Parameter& bias = b->parameter(Role::w13, Part::bias);
+    if (b->kernel && !bias.name.empty()) CHECK(bits_of(bias.dtype) / 8 == bias_element_bytes(b->kernel->bias));
+  }
+}
+
 TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
   const Maker humming{"", "flashinfer-humming", "vllm", ""};
   CHECK(refusal(humming, tiny_gpt_oss).find("hidden 96 and intermediate 160 must be multiples of 128") !=
