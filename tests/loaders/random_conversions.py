@@ -171,6 +171,7 @@ OUTSIDE = {
     "less another scale": (SCALES, lambda t, k: t - t[:, :1] + 120, STRAY + "|stored 0 times|lossy"),
     "clamped scales": (SCALES, lambda t, k: t.clamp(90 + k % 30, 140 + k % 30), "lossy"),
     "the larger of two scales": (SCALES, lambda t, k: torch.maximum(t, t.roll(k, 1)), STRAY + "|stored 0 times"),
+    "rows in a new order each time": (CODES, lambda t, k: t[:, torch.randperm(t.shape[1])], "two conversions"),
     "a scale that moves with a value": (SCALES, lambda t, k: torch.where(t[:, :1] > 128, t.roll(1, 1), t), STRAY),
 }
 

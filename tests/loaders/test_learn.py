@@ -161,6 +161,10 @@ class Learn(unittest.TestCase):
                      w2_weight=lambda x: torch.where(x["w2"] == 0x37, 0x38, x["w2"]))
         self.refused(f"{scales}: .*: (no copy of one value|wanted)",
                      **{scales: lambda x: x["w13_scale"] - x["w13_scale"].amin((1, 2), True)})
+        self.refused(f"{codes}: two conversions of one layer have different bytes",
+                     **{codes: lambda x: x["w13"][:, torch.randperm(x["w13"].shape[1])]})
+        with self.assertRaisesRegex(NoRearrangement, "the conversion returned NoneType, a dict of tensors was expected"):
+            learn(Probe(lambda layer: None, TINY), True)
         self.refused("w2: stored in no tensor", w2_weight=lambda x: torch.zeros_like(x["w2"]))
 
     def test_pads_that_repeat_values(self):

@@ -109,7 +109,7 @@ class Values(unittest.TestCase):
         self.assertEqual(t["values"]["of_scales"], [*[None] * 7, *range(1, 250)])
 
     def test_what_is_lossy_is_refused_with_two_scales(self):
-        lossy = "that is lossy, the values of a layout file are one-to-one"
+        lossy = "that is lossy; 0x40 to 0xbf must become values of their own"
         self.refused(f"{SCALES}: scales 0x3f and 0x40 both become 0x40: {lossy}",
                      **{SCALES: lambda x: x["w13_scale"].clamp(min=64)})
         self.refused(f"{SCALES}: scales 0x3f and 0x40 both become 0x0000: {lossy}",

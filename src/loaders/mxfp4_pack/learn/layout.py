@@ -166,8 +166,8 @@ def not_lost(key, table, tried, digits):
         if table[a] != table[b]:
             continue
         if a in CANARY_SCALES or b in CANARY_SCALES:
-            raise NoRearrangement(f"{key}: scales {a:#04x} and {b:#04x} both become {table[a]:#0{digits}x}: that is lossy, "
-                                  "the values of a layout file are one-to-one")
+            raise NoRearrangement(f"{key}: scales {a:#04x} and {b:#04x} both become {table[a]:#0{digits}x}: that is lossy; "
+                                  f"{CANARY_SCALES[0]:#04x} to {CANARY_SCALES[-1]:#04x} must become values of their own")
         for lost in (a, b):
             first, last = (max(first, lost + 1), last) if lost < CANARY_SCALES[0] else (first, min(last, lost - 1))
     if (first, last) != (tried[0], tried[-1]):

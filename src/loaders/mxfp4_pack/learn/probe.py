@@ -144,12 +144,17 @@ class Probe:
                  else torch.from_numpy(a.copy()) for name, a in layer.items()}
         with torch.no_grad(), unwritten(fill):
             made = self.call(given)
+        if not isinstance(made, dict):
+            raise NoRearrangement(f"the conversion returned {type(made).__name__}, a dict of tensors was expected")
         return {name: stored(name, tensor, experts) for name, tensor in made.items() if tensor is not None}
 
     def sources(self):
         """The source part of each stored tensor."""
         layer, other = self.random(0), self.random(1)
-        before, found = self.run(layer), {}
+        before, again, found = self.run(layer), self.run(layer), {}
+        for key in before:
+            if not numpy.array_equal(before[key].data, again[key].data):
+                raise NoRearrangement(f"{key}: two conversions of one layer have different bytes")
         for name in layer:
             for key, after in self.run(layer | {name: other[name]}).items():
                 if not numpy.array_equal(after.data, before[key].data):
