@@ -46,11 +46,35 @@ std::pair<Shape, Modes> made_modes(Next next) {
   return {s, modes};
 }
 
+/// Pads of a matrix: what is real, and runs of pads that repeat real nibbles, at most one in each row.
+struct MadePads {
+  Shape real;
+  std::vector<Repeat> repeats = {};
+};
+template <class Next>
+MadePads made_pads(Next next, Shape s) {
+  MadePads made{{s.n - int64_t(next(size_t(s.n))) / 2, s.b - int64_t(next(size_t(s.b))) / 2}};
+  for (int64_t row = 0; row < s.n; ++row) {
+    const int64_t first = row < made.real.n ? made.real.b * 2 : 0, all = s.b * 2 - first;
+    if (all == 0 || next(3) == 0) continue;
+    const int64_t at = first + int64_t(next(size_t(all))), from = int64_t(next(size_t(made.real.b * 2)));
+    const int64_t count = 1 + int64_t(next(size_t(std::min(s.b * 2 - at, made.real.b * 2 - from))));
+    made.repeats.push_back({row, at, int64_t(next(size_t(made.real.n))), from, count});
+  }
+  return made;
+}
+
 /// Whether every driver packs `layout` as its modes say, bit by bit, and unpacks it.
-inline bool are_packed(const ModeLayout& layout) {
+inline bool are_packed(const ModeLayout& layout, Shape real) {
   const Shape s = layout.storage;
-  const auto rows = random_bytes(s.n * s.b, uint32_t(s.n));
-  std::vector<uint8_t> want(rows.size() * size_t(layout.copies));
+  const auto source = random_bytes(real.n * real.b, uint32_t(s.n));
+  std::vector<uint8_t> rows(size_t(s.n * s.b)), want(rows.size() * size_t(layout.copies));
+  for (int64_t i = 0; i < real.n * real.b; ++i) rows[size_t(i / real.b * s.b + i % real.b)] = source[size_t(i)];
+  for (const Repeat& r : layout.repeats)
+    for (int64_t i = 0; i < r.count * 4; ++i) {
+      const int64_t from = (r.from_row * s.b * 2 + r.from_at) * 4 + i, to = (r.row * s.b * 2 + r.at) * 4 + i;
+      rows[size_t(to / 8)] |= uint8_t((rows[size_t(from / 8)] >> from % 8 & 1) << to % 8);
+    }
   for (int64_t p = 0; p < int64_t(want.size()) * 8; ++p) {
     const Step at = layout.source(p);
     want[size_t(p / 8)] |= uint8_t((rows[size_t(at.row * s.b + at.bit / 8)] >> at.bit % 8 & 1) << p % 8);
@@ -59,27 +83,28 @@ inline bool are_packed(const ModeLayout& layout) {
   by.modes = &layout;
   for (const Driver* driver : drivers()) {
     if (!driver->runs_here()) continue;
-    std::vector<uint8_t> packed(want.size()), back(rows.size());
-    const PackItem item{by, {{{rows.data(), s.b}}, 1, s, s, {}, {}, 0}, packed.data()};
-    const UnpackItem inverse{by, want.data(), {{{back.data(), s.b}}, 1, s, s, {}, {}, 0}};
+    std::vector<uint8_t> packed(want.size()), back(source.size());
+    const PackItem item{by, {{{source.data(), real.b}}, 1, real, s, {}, {}, 0}, packed.data()};
+    const UnpackItem inverse{by, want.data(), {{{back.data(), real.b}}, 1, real, s, {}, {}, 0}};
     PadReport report;
     const auto device = open_cpu(*driver);
     device->pack({&item, 1});
     device->unpack({&inverse, 1}, {&report, 1});
-    if (packed != want || back != rows || report.wrong + report.copies.wrong) return false;
+    if (packed != want || back != source || report.wrong + report.copies.wrong) return false;
   }
   return true;
 }
 
 /// None if the modes are refused.
-inline std::optional<bool> try_modes(Shape s, const Modes& modes) {
+inline std::optional<bool> try_modes(Shape s, const Modes& modes, const MadePads& pads) {
   std::optional<ModeLayout> layout;
   try {
     layout.emplace(s, modes);
   } catch (const std::invalid_argument&) {
     return std::nullopt;
   }
-  return are_packed(*layout);
+  layout->repeats = pads.repeats;
+  return are_packed(*layout, pads.real);
 }
 
 }  // namespace mxfp4

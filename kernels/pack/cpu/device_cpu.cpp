@@ -82,7 +82,7 @@ class Cpu final : public Device {
       const uint8_t* strip = strip_in_view(item.matrix, s, n, rows);
       if (!strip) stage(item.matrix, s, n, n + rows, strip_.data());
       if (!strip) fill_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip_.data());
-      strips.pack(strip ? strip : strip_.data(), n / rows, item.packed, rows_at(item.matrix, n + rows, rows));
+      strips.pack(strip ? strip : strip_.data(), n / rows, item.packed);
     }
   }
 
@@ -99,20 +99,15 @@ class Cpu final : public Device {
     return known_.emplace_back(Known{layout, std::move(made), Strips(modes, driver_)}).strips;
   }
 
-  /// Rows n to n + rows of the storage, if all are real and follow one another in a view.
-  template <class T>
-  static BasicRows<T> rows_at(const BasicMatrix<T>& m, int64_t n, int64_t rows) {
-    if (n >= m.padded.n || m.rows_together(n) < rows) return {};
-    const RowSource source = m.source(n);
-    const BasicRows<T>& view = m.view[source.view];
-    return source.row + rows <= m.real.n ? BasicRows<T>{view.data + source.row * view.stride, view.stride}
-                                         : BasicRows<T>{};
-  }
-  /// The rows in the view's memory, if staging would not change them; else null.
+  /// Rows n to n + rows of the storage in a view's memory, if they follow one another there and staging would not
+  /// change them; else null.
   template <class T>
   static T* strip_in_view(const BasicMatrix<T>& m, Shape s, int64_t n, int64_t rows) {
-    const BasicRows<T> view = rows_at(m, n, rows);
-    return view.stride == s.b && m.real.b == s.b && m.add == 0 ? view.data : nullptr;
+    if (n >= m.padded.n || m.rows_together(n) < rows) return nullptr;
+    const RowSource source = m.source(n);
+    const BasicRows<T>& view = m.view[source.view];
+    const bool as_is = source.row + rows <= m.real.n && view.stride == s.b && m.real.b == s.b && m.add == 0;
+    return as_is ? view.data + source.row * view.stride : nullptr;
   }
 
   void unpack(const UnpackItem& item, PadReport& report) {

@@ -58,10 +58,12 @@ struct V {
     const Vector low = _mm256_set1_epi8(15);
     return {{_mm256_and_si256(x, low), _mm256_and_si256(_mm256_srli_epi16(x, 4), low)}};
   }
-  static Vector add(Vector sum, const Split& x, const Route::Term& t, int used) {
-    if (used & 1) sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(twice(t.nibble[0].data()), x.nibble[0]));
-    if (used & 2) sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(twice(t.nibble[1].data()), x.nibble[1]));
-    return sum;
+  template <int kind>
+  static constexpr bool has = kind == Route::begin_low || kind == Route::low || kind == Route::high;
+  template <int kind>
+  static Vector add(Vector sum, const Split& x, const Route::Term& t) {
+    const Vector share = _mm256_shuffle_epi8(twice(t.by.data()), x.nibble[kind == Route::high]);
+    return kind == Route::begin_low ? share : _mm256_or_si256(sum, share);
   }
 };
 

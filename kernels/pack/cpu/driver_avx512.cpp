@@ -25,7 +25,7 @@ constexpr Exchanges exchanges;
 struct V {
   using Vector = __m512i;
   using Split = __m512i;
-  static constexpr VectorForm form{6, 6};
+  static constexpr VectorForm form{6, 6, Mixing::matrices};
   static Vector load(const uint8_t* p) { return _mm512_loadu_si512(p); }
   static void store(uint8_t* p, Vector x) { _mm512_storeu_si512(p, x); }
   static void past(uint8_t* p, Vector x) { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x); }
@@ -65,8 +65,12 @@ struct V {
   }
   static Vector sorted(Vector x, const uint8_t* index) { return _mm512_permutexvar_epi8(_mm512_load_si512(index), x); }
   static Split split(Vector x) { return x; }
-  static Vector add(Vector sum, Split x, const Route::Term& t, int) {
-    return _mm512_xor_si512(sum, _mm512_gf2p8affine_epi64_epi8(x, _mm512_set1_epi64(int64_t(t.matrix)), 0));
+  template <int kind>
+  static constexpr bool has = kind == Route::begin || kind == Route::shift;
+  template <int kind>
+  static Vector add(Vector sum, Split x, const Route::Term& t) {
+    const Vector share = _mm512_gf2p8affine_epi64_epi8(x, _mm512_broadcast_i32x4(quarter(t.by.data())), 0);
+    return kind == Route::begin ? share : _mm512_xor_si512(sum, share);
   }
 };
 

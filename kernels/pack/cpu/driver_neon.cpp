@@ -1,4 +1,4 @@
-// Vectors of Advanced SIMD. A table of 16 entries gives the bits that a nibble of one plane adds to another.
+// Vectors of Advanced SIMD. Planes give bits to one another by shifts, or by tables for nibbles.
 #include <arm_neon.h>
 
 #include "kernels/pack/cpu/driver.h"
@@ -10,10 +10,8 @@ namespace {
 
 struct V {
   using Vector = uint8x16_t;
-  struct Split {
-    uint8x16_t nibble[2];
-  };
-  static constexpr VectorForm form{4, 4, true, false, 4};
+  using Split = uint8x16_t;
+  static constexpr VectorForm form{4, 4, Mixing::shifts, false, 4, true};
   static Vector load(const uint8_t* p) { return vld1q_u8(p); }
   static void store(uint8_t* p, Vector x) { vst1q_u8(p, x); }
   template <int lane>
@@ -41,12 +39,49 @@ struct V {
           uint64x2_t(a), uint64x2_t(b), [](auto x, auto y) { return vtrn1q_u64(x, y); },
           [](auto x, auto y) { return vtrn2q_u64(x, y); });
   }
+  template <int lane>
+  [[gnu::always_inline]] static void zip(Vector& a, Vector& b) {
+    const Vector x = a;
+    if constexpr (lane == 1) {
+      a = vzip1q_u8(x, b);
+      b = vzip2q_u8(x, b);
+    } else if constexpr (lane == 2) {
+      a = uint8x16_t(vzip1q_u16(uint16x8_t(x), uint16x8_t(b)));
+      b = uint8x16_t(vzip2q_u16(uint16x8_t(x), uint16x8_t(b)));
+    } else {
+      a = uint8x16_t(vzip1q_u32(uint32x4_t(x), uint32x4_t(b)));
+      b = uint8x16_t(vzip2q_u32(uint32x4_t(x), uint32x4_t(b)));
+    }
+  }
+  template <int lane>
+  [[gnu::always_inline]] static void unzip(Vector& a, Vector& b) {
+    const Vector x = a;
+    if constexpr (lane == 1) {
+      a = vuzp1q_u8(x, b);
+      b = vuzp2q_u8(x, b);
+    } else if constexpr (lane == 2) {
+      a = uint8x16_t(vuzp1q_u16(uint16x8_t(x), uint16x8_t(b)));
+      b = uint8x16_t(vuzp2q_u16(uint16x8_t(x), uint16x8_t(b)));
+    } else {
+      a = uint8x16_t(vuzp1q_u32(uint32x4_t(x), uint32x4_t(b)));
+      b = uint8x16_t(vuzp2q_u32(uint32x4_t(x), uint32x4_t(b)));
+    }
+  }
   static Vector sorted(Vector x, const uint8_t* index) { return vqtbl1q_u8(x, vld1q_u8(index)); }
-  static Split split(Vector x) { return {{vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8(x, 4)}}; }
-  static Vector add(Vector sum, const Split& x, const Route::Term& t, int used) {
-    if (used & 1) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[0].data()), x.nibble[0]));
-    if (used & 2) sum = vorrq_u8(sum, vqtbl1q_u8(vld1q_u8(t.nibble[1].data()), x.nibble[1]));
-    return sum;
+  static Split split(Vector x) { return x; }
+  template <int kind>
+  static constexpr bool has = true;
+  template <int kind>
+  static Vector add(Vector sum, Split x, const Route::Term& t) {
+    const Vector by = load(t.by.data()), bits = load(t.bits.data());
+    if constexpr (kind == Route::same) return x;
+    if constexpr (kind == Route::still) return vbslq_u8(bits, x, sum);
+    if constexpr (kind == Route::begin || kind == Route::shift) {
+      const Vector shifted = vshlq_u8(x, vreinterpretq_s8_u8(by));
+      return kind == Route::begin ? shifted : vbslq_u8(bits, shifted, sum);
+    }
+    const Vector found = vqtbl1q_u8(by, kind == Route::high ? vshrq_n_u8(x, 4) : vandq_u8(x, vdupq_n_u8(15)));
+    return kind == Route::begin_low ? found : vbslq_u8(bits, found, sum);
   }
 };
 

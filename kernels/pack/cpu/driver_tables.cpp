@@ -14,7 +14,7 @@ constexpr uint64_t without(int lane) { return ~uint64_t(0) / ((uint64_t(1) << (4
 
 struct V {
   using Vector [[gnu::vector_size(16)]] = uint64_t;
-  static constexpr VectorForm form{4, 0, false, false};
+  static constexpr VectorForm form{4, 0, Mixing::none, false};
   static Vector load(const uint8_t* p) {
     Vector x;
     std::memcpy(&x, p, sizeof(x));

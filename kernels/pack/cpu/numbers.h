@@ -1,6 +1,7 @@
 // The nibbles of a strip, counted by bits and other digits: what a route (route.h) is found from.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -15,6 +16,7 @@ struct Bit {
   int64_t from = 0, to = 0;
 };
 using Ids = std::vector<int>;  // of bits: their places in a list of all
+inline bool has(const Ids& ids, int id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
 /// Sum i is of the steps whose bits are set in i.
 std::vector<int64_t> sums_of(const std::vector<int64_t>& steps);

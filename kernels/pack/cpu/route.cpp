@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/pack/cpu/numbers.h"
+#include "kernels/pack/cpu/planes.h"
 #include "kernels/pack/cpu/route_bits.h"
 
 namespace mxfp4 {
@@ -11,22 +12,6 @@ namespace {
 
 constexpr int least_piece = 4;           // bytes; units of shorter ones are moved sooner one by one
 constexpr int64_t least_past = 2 << 20;  // bytes of a matrix: a smaller one stays in a cache
-
-/// The bits that the planes of a unit add to one another, of 1 << bits planes.
-std::vector<Route::Term> terms_of(const ModeLayout& layout, const Numbers& n, bool packing) {
-  const size_t planes = size_t(1) << n.gathered.size();
-  std::vector<Route::Term> terms(planes * planes);
-  for (size_t stored = 0; stored < layout.bit.size(); ++stored) {
-    const size_t bit = size_t(layout.bit[stored]), gathered = size_t(n.plane[bit / 8]) * 8 + bit % 8;
-    const size_t from = packing ? gathered : stored, to = packing ? stored : gathered;
-    Route::Term& term = terms[to / 8 * planes + from / 8];
-    term.matrix |= uint64_t(1) << (from % 8 + 8 * (7 - to % 8));
-    term.used |= 1 << from % 8 / 4;
-    for (size_t x = 0; x < 16; ++x)
-      if (x >> from % 4 & 1) term.nibble[from % 8 / 4][x] |= uint8_t(1 << to % 8);
-  }
-  return terms;
-}
 
 /// The blocks of a strip: one for each combination of the digits and of the bits outside of a block. Empty if a block
 /// begins within a byte.
@@ -93,11 +78,8 @@ std::optional<Route> find_route(const ModeLayout& layout, const Numbers& n, Vect
   if (!bits.place()) return std::nullopt;
   Route route;
   route.bytes = bits.bytes();
-  route.row = layout.storage.b;
   const RouteSteps from = bits.steps(&Bit::from);
-  bits.bring_planes();
-  if (n.mixes) bits.mix(terms_of(layout, n, packing));
-  bits.bring_lanes();
+  bits.bring_lanes(n.mixes ? std::optional(mixed(layout, n, form.mixing, packing)) : std::nullopt);
   const RouteSteps to = bits.steps(&Bit::to);
   if (from.bytes < least_piece || to.bytes < least_piece) return std::nullopt;
   const bool gathers = from.bytes < Route::least_load, scatters = to.bytes < Route::least_load;
@@ -116,7 +98,7 @@ std::optional<Route> find_route(const ModeLayout& layout, const Numbers& n, Vect
 
 std::optional<Routes> find_routes(const ModeLayout& layout, int64_t tiles, VectorForm form) {
   const auto numbers = numbers_of(layout, tiles);
-  if (!numbers || (numbers->mixes && !form.mixes)) return std::nullopt;
+  if (!numbers || (numbers->mixes && form.mixing == Mixing::none)) return std::nullopt;
   auto pack = find_route(layout, *numbers, form, true);
   auto unpack = find_route(layout, *numbers, form, false);
   if (!pack || !unpack) return std::nullopt;

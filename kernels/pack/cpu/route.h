@@ -6,9 +6,11 @@
 //
 //     marlin.codes             nibble      bytes of a vector of 64                              slots
 //     read: 8 rows             column 1    columns 2, 4, 8, 16, 32, 64                          rows 8, 16, 32
-//     exchanged twice          column 8    columns 2, 4, row 8, columns 16, 32, 64              column 1, rows 16, 32
-//     exchanged three times    column 8    columns 2, 4, rows 8, 32, column 1, row 16           columns 32, 64, 16
+//     exchanged twice          column 8    columns 2, 4, row 16, columns 16, 32, 64             column 1, rows 8, 32
+//     exchanged three times    column 8    columns 2, 4, row 16, column 1, rows 32, 8           columns 16, 32, 64
 //     sorted, written          column 8    row 8, column 1, rows 16, 32, columns 2, 4           eight tiles
+//
+// The moves are the cheapest that lane_moves.h finds. Some drivers can also zip two vectors.
 //
 // If the bits of units move otherwise than by nibbles, the bits that number a unit's bytes are moved to slots first.
 // Then each vector is a plane, and bits move between bytes of a unit by operations on whole planes.
@@ -27,19 +29,23 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/layouts/matrix.h"
 #include "kernels/layouts/modes.h"
 
 namespace mxfp4 {
+
+/// How a driver adds bits of a plane to another one: not at all; by one instruction for any bits of a byte; by a table
+/// for each nibble; by shifts of those bits that move alike, else by such tables.
+enum class Mixing { none, matrices, tables, shifts };
 
 /// The form of a driver's vectors: 1 << lane_bits bytes. The lowest `sorted_bits` lane bits can change places within a
 /// vector; if they are not all, so can the highest lane bit and the bit below it. sorted_bits 0: lanes change places by
 /// exchanges only.
 struct VectorForm {
   int lane_bits = 0, sorted_bits = 0;
-  bool mixes = true;          // has split() and add()
+  Mixing mixing = Mixing::tables;
   bool passes_caches = true;  // has past()
   int slots = 3;              // of a group: its vectors stay in registers
+  bool zips = false;          // has zip() and unzip()
   constexpr int bytes() const { return 1 << lane_bits; }
   constexpr bool sorts() const { return sorted_bits > 0; }                     // has sorted()
   constexpr bool swaps() const { return sorts() && sorted_bits < lane_bits; }  // has swapped()
@@ -50,18 +56,24 @@ struct Route {
   static constexpr int least_load = 16;    // bytes of a piece; shorter pieces are copied
   static constexpr int most_slots = 4;     // of a group
 
-  /// The bits that one plane adds to another: a matrix over GF(2) in the form of gf2p8affineqb, and its results for
-  /// both nibbles. Bit h of `used` is set if nibble h adds any bits.
+  /// What a plane gives to another one, which begins with all bits by a shift (begin), as the plane itself (same), or
+  /// with the bits of each byte's low nibble by a table (begin_low). Then bits overwrite those that it has: by a shift,
+  /// at the same place (still), or those of a nibble by a table (low, high). `by` is the shift of each byte to the
+  /// left, or the results for a nibble's values. With matrices, begin and shift mean that `by` is a matrix over GF(2)
+  /// in the form of gf2p8affineqb.
+  enum Kind { begin, same, begin_low, shift, still, low, high, kinds };
   struct Term {
-    uint64_t matrix = 0;
-    int used = 0;
-    std::array<std::array<uint8_t, 16>, 2> nibble = {};
+    int code = 0;       // kind * planes + the other plane
+    bool last = false;  // of a plane
+    alignas(16) std::array<uint8_t, 16> by = {};
+    std::array<uint8_t, 16> bits = {};  // those that the term gives, in each byte
   };
-  enum Code { sort = 64, swap, mix_1, mix_2, mix_4, mix_8 };
-  /// A code below 64 exchanges two bits. Bit `code / most_slots` is one of the lane: 0 is the nibble, 1 and up the
-  /// byte. Bit `code % most_slots` is one of the vector's number in its group. sort: byte i is byte index[i]. swap: the
-  /// two highest lane bits change places. mix_P: term j * P + i is the share of plane i in plane j. The lowest bits of
-  /// a vector's number are its plane.
+  enum Code { zip = 32, unzip = 64, sort = 96, swap, mix_1, mix_2, mix_4, mix_8 };
+  /// A code below 32 exchanges two bits. Bit `code / most_slots` is one of the lane: 0 is the nibble, 1 and up the
+  /// byte. Bit `code % most_slots` is one of the vector's number in its group. zip, with such a code added: the lane's
+  /// bit and those above it go up by one, the slot's comes to the lane, and the highest to the slot. unzip: the
+  /// reverse. sort: byte i is byte index[i]. swap: the two highest lane bits change places. mix_P: `terms` make P
+  /// planes, one after the other. The lowest bits of a vector's number are its plane.
   struct Step {
     int code = 0;
     alignas(64) std::array<uint8_t, 64> index = {};
@@ -98,7 +110,6 @@ struct Route {
   bool shared_lines = false;  // blocks share them
   std::vector<Block> blocks;  // in the order of the packed bytes
   bool past_caches = false;   // writes are whole cache lines, so they may bypass the caches
-  int64_t row = 0;            // bytes of the strip's rows
 };
 
 struct Routes {
@@ -110,7 +121,7 @@ struct Routes {
 std::optional<Routes> find_routes(const ModeLayout& layout, int64_t tiles, VectorForm form);
 
 /// Packs a strip to the place of its first packed byte, or unpacks it. If `past`, stores bypass the caches, provided
-/// that `to` is aligned for that. `next` are the rows of the next strip, which are prefetched. Its data may be null.
-using RunRoute = void (*)(const Route& route, const uint8_t* from, uint8_t* to, bool past, const Rows& next);
+/// that `to` is aligned for that.
+using RunRoute = void (*)(const Route& route, const uint8_t* from, uint8_t* to, bool past);
 
 }  // namespace mxfp4

@@ -8,16 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/pack/cpu/lane_moves.h"
 #include "kernels/pack/cpu/numbers.h"
 #include "kernels/pack/cpu/route.h"
 
 namespace mxfp4 {
 
-inline constexpr int enough_bytes = 2048;   // of a block: more are not faster
-inline constexpr int most_mixed_slots = 3;  // of a group whose planes are mixed: a mix needs registers, too
-inline constexpr size_t line_bits = 7;      // of a nibble's number in a line of the cache
-
-inline bool has(const Ids& ids, int id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+inline constexpr int enough_bytes = 2048;  // of a block: more are not faster
+inline constexpr size_t line_bits = 7;     // of a nibble's number in a line of the cache
 
 /// How far the bits of a block move on one side in memory. bytes: of a piece, which is no longer than a vector; 0 if
 /// bytes are split.
@@ -30,11 +28,7 @@ struct RouteSteps {
 class RouteBits {
  public:
   RouteBits(const std::vector<Bit>& all, const Ids& read, const Ids& written, VectorForm form)
-      : all_(all),
-        read_(read),
-        written_(written),
-        form_(form),
-        most_slots_(size_t(read.empty() ? form.slots : std::min(form.slots, most_mixed_slots))) {}
+      : all_(all), read_(read), written_(written), form_(form), most_slots_(size_t(form.slots)) {}
 
   /// Chooses the block, and places its bits as they are read. Returns false if the strip has too few bits.
   bool place() {
@@ -63,40 +57,28 @@ class RouteBits {
   int bytes() const { return 1 << (std::min<size_t>(block_.size(), 30) - 1); }
   const Ids& block() const { return block_; }
 
-  /// Exchanges until the bits that number a unit's input bytes are in slots.
-  void bring_planes() {
-    for (size_t lane = 0; lane < lane_.size(); ++lane) {
-      if (!has(read_, lane_[lane])) continue;
-      size_t slot = find_slot([&](int id) { return id == wanted_[lane]; });
-      if (slot == slot_.size()) slot = find_slot([&](int id) { return has(wanted_, id); });
-      if (slot == slot_.size()) slot = find_slot([&](int id) { return !has(read_, id); });
-      exchange(lane, slot);
+  /// Moves bits until lanes are as they are written. mix: mixes planes on the way. After it the bits that number a
+  /// unit's output bytes are at the places of those of its input bytes.
+  void bring_lanes(std::optional<Route::Step> mix) {
+    Ids lanes = lane_;
+    for (int& id : lanes)
+      if (const auto at = std::find(read_.begin(), read_.end(), id); at != read_.end())
+        id = written_[size_t(at - read_.begin())];
+    size_t last = 0;
+    for (const LaneMove& m : find_moves({lanes, wanted_, written_, mix.has_value(), slot_.size()}, form_)) {
+      if (m.code == Route::mix_1) {
+        mix_planes(std::move(*mix));
+      } else if (m.code == Route::sort) {
+        sort_lanes();
+      } else {
+        if (m.id >= 0 || has(wanted_, slot_[last]) || has(read_, slot_[last]))
+          last = find_slot([&](int id) { return m.id < 0 ? !has(wanted_, id) && !has(read_, id) : id == m.id; });
+        Move& move = moves_.emplace_back();
+        move.step.code = m.code + m.lane * Route::most_slots;
+        move.slots = {int(last)};
+        slot_[last] = move_lanes(lane_, {m.code, m.lane, slot_[last]});
+      }
     }
-  }
-
-  /// Mixes planes. Afterwards, the bits that number a unit's output bytes are at the places of those of its input
-  /// bytes.
-  void mix(std::vector<Route::Term> terms) {
-    Move move;
-    move.step.code = Route::mix_1 + int(read_.size());
-    move.step.terms = std::move(terms);
-    for (size_t i = 0; i < read_.size(); ++i) {
-      const size_t slot = find_slot([&](int id) { return id == read_[i]; });
-      move.slots.push_back(int(slot));
-      slot_[slot] = written_[i];
-    }
-    moves_.push_back(std::move(move));
-  }
-
-  /// Exchanges and sorts until lanes are as they are written. Without a sort it may take fewer moves.
-  void bring_lanes() {
-    RouteBits other = *this;
-    other.exchange_lanes();
-    if (form_.sorted_bits > 0) sort_lanes();
-    if (form_.sorted_bits > 0 && moves_.size() <= other.moves_.size()) return;
-    lane_ = other.lane_;
-    slot_ = other.slot_;
-    moves_ = std::move(other.moves_);
   }
 
   /// The moves in passes, each with as many as fit into a group. `from` are the steps of the first pass's reads, `to`
@@ -183,40 +165,19 @@ class RouteBits {
     return size_t(std::find_if(slot_.begin(), slot_.end(), fits) - slot_.begin());
   }
 
-  /// Each exchange brings a bit to its own lane, except those that open a cycle of lanes.
-  void exchange_lanes() {
-    for (size_t last = 0;;) {
-      size_t slot = find_slot([&](int id) { return has(wanted_, id); });
-      auto lane = size_t(std::mismatch(lane_.begin(), lane_.end(), wanted_.begin()).first - lane_.begin());
-      if (lane == lane_.size()) return;
-      if (slot == slot_.size())
-        slot = last;
-      else
-        lane = size_t(std::find(wanted_.begin(), wanted_.end(), slot_[slot]) - wanted_.begin());
-      exchange(lane, slot);
-      last = slot;
+  void mix_planes(Route::Step step) {
+    Move move{std::move(step)};
+    for (size_t i = 0; i < read_.size(); ++i) {
+      const size_t slot = find_slot([&](int id) { return id == read_[i]; });
+      move.slots.push_back(int(slot));
+      slot_[slot] = written_[i];
     }
+    moves_.push_back(std::move(move));
   }
 
-  /// A sort does not split bytes.
   void sort_lanes() {
-    if (lane_[0] != wanted_[0]) {
-      const auto lane = size_t(std::find(lane_.begin(), lane_.end(), wanted_[0]) - lane_.begin());
-      if (lane < lane_.size()) {
-        const size_t slot = find_slot([&](int id) { return has(wanted_, id); });
-        exchange(lane, slot < slot_.size() ? slot : 0);
-      }
-      exchange(0, find_slot([&](int id) { return id == wanted_[0]; }));
-    }
-    for (const bool own : {true, false})  // first those whose own lane is free
-      for (size_t slot = 0; slot < slot_.size(); ++slot) {
-        auto lane = size_t(std::find(wanted_.begin(), wanted_.end(), slot_[slot]) - wanted_.begin());
-        if (lane == wanted_.size() || (own && has(wanted_, lane_[lane]))) continue;
-        for (size_t i = 0; has(wanted_, lane_[lane]); ++i) lane = i;
-        exchange(lane, slot);
-      }
     const size_t top = lane_.size() - 1;
-    if (size_t(form_.sorted_bits) < top && lane_[top] != wanted_[top]) {
+    if (form_.swaps() && lane_[top] != wanted_[top]) {
       Ids below = lane_;
       std::swap(*std::find(below.begin(), below.end(), wanted_[top]), below[top - 1]);
       sort(below);
@@ -224,13 +185,6 @@ class RouteBits {
       moves_.emplace_back().step.code = Route::swap;
     }
     sort(wanted_);
-  }
-
-  void exchange(size_t lane, size_t slot) {
-    std::swap(lane_[lane], slot_[slot]);
-    Move& move = moves_.emplace_back();
-    move.step.code = int(lane) * Route::most_slots;
-    move.slots = {int(slot)};
   }
 
   void sort(const Ids& lanes) {

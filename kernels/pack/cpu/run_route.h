@@ -13,7 +13,8 @@
 //                                           lane 0: the nibble, 1: bit 0 of the byte, ..
 //       sorted(vector, index)               byte i is byte index[i]
 //       swapped(vector)                     the two highest bits of the lane exchanged
-//       split(vector), add(sum, split, term, used)    sum + term * vector, of each byte
+//       zip<lane>(a, b), unzip<lane>(a, b)  see Route::Code
+//       split(vector), has<kind>, add<kind>(sum, split, term)    of a Route::Term
 //     };
 //
 // `form` says which of these a V needs.
@@ -29,26 +30,6 @@ namespace mxfp4 {
 
 namespace {
 
-/// Asks for the lines of a strip's rows, some with each block: a processor waits for few lines at a time.
-class StripAhead {
- public:
-  StripAhead(const Rows& rows, int64_t width) : rows_(rows), width_(width) {}
-  void ask(int lines) {
-    for (int i = 0; rows_.data && i < lines; ++i) {
-      __builtin_prefetch(rows_.data + at_, 0, 2);
-      at_ += 64;
-      if (at_ >= width_) {
-        rows_.data += rows_.stride;
-        at_ -= width_;
-      }
-    }
-  }
-
- private:
-  Rows rows_;
-  int64_t width_, at_ = 0;
-};
-
 /// Calls use with each of 0 to n - 1, as constants.
 template <int n, class Use>
 [[gnu::always_inline]] inline void unrolled(Use use) {
@@ -58,47 +39,66 @@ template <int n, class Use>
   (std::make_integer_sequence<int, n>());
 }
 
-/// Vectors i and i + (1 << slot) of 1 << slots.
-template <class V, int slots, int slot, int lane>
-[[gnu::always_inline]] inline void exchange(typename V::Vector (&x)[1 << slots]) {
-  if constexpr (slot < slots)
+/// Exchanges, zips or unzips vectors i and i + (1 << slot) of 1 << slots.
+template <class V, int slots, int code>
+[[gnu::always_inline]] inline void move(typename V::Vector (&x)[1 << slots]) {
+  constexpr int slot = code % Route::most_slots, lane = code % Route::zip / Route::most_slots;
+  constexpr bool exists = code < Route::zip ? lane <= V::form.lane_bits : lane > 0 && lane < V::form.lane_bits;
+  if constexpr (slot < slots && exists)
     unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) {
-      if constexpr ((i >> slot & 1) == 0) V::template exchange<lane>(x[i], x[i + (1 << slot)]);
+      if constexpr ((i >> slot & 1) == 0) {
+        auto &a = x[i], &b = x[i + (1 << slot)];
+        if constexpr (code < Route::zip)
+          V::template exchange<lane>(a, b);
+        else if constexpr (code < Route::unzip)
+          V::template zip<lane>(a, b);
+        else
+          V::template unzip<lane>(a, b);
+      }
     });
 }
 
-/// Bit h is set if a term uses nibble h.
-struct Used {
-  [[gnu::always_inline]] int operator()(int, const Route::Term& term) const { return term.used; }
-};
-
-template <class V, int slots, int bits, class Uses = Used>
-[[gnu::always_inline]] inline void mix(typename V::Vector (&x)[1 << slots], const Route::Term* terms, Uses uses = {}) {
-  constexpr int planes = 1 << bits;
-  if constexpr (V::form.mixes && bits <= slots)
-    unrolled<1 << (slots - bits)>([&](auto group) __attribute__((always_inline)) {
-      constexpr int first = group * planes;
-      typename V::Split from[planes];
-      unrolled<planes>([&](auto i) __attribute__((always_inline)) { from[i] = V::split(x[first + i]); });
-      unrolled<planes>([&](auto to) __attribute__((always_inline)) {
-        typename V::Vector sum = {};
-        unrolled<planes>([&](auto i) __attribute__((always_inline)) {
-          const Route::Term& term = terms[to * planes + i];
-          if (const int used = uses(to * planes + i, term)) sum = V::add(sum, from[i], term, used);
-        });
-        x[first + to] = sum;
+/// Makes a plane of some words of what their planes x give. `term` is the next term.
+template <class V, int planes, int words>
+[[gnu::always_inline]] inline void make_plane(const typename V::Split (&x)[words][planes],
+                                              typename V::Vector (&sums)[words], const Route::Term*& term) {
+  const auto add = [&](auto code) __attribute__((always_inline)) {
+    if constexpr (V::template has<code / planes>)
+      unrolled<words>([&](auto w) __attribute__((always_inline)) {
+        sums[w] = V::template add<code / planes>(sums[w], x[w][code % planes], *term);
       });
-    });
+    return true;
+  };
+  do {
+    const int code = term->code;
+    [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+      if (!((code == i && add(std::integral_constant<int, i>())) || ...)) __builtin_unreachable();
+    }
+    (std::make_integer_sequence<int, Route::kinds * planes>());
+  } while (!term++->last);
 }
 
-/// One jump to a step's code. The compiler makes a table of the jumps to exchanges.
+template <class V, int slots, int bits>
+[[gnu::always_inline]] inline void mix(typename V::Vector (&x)[1 << slots], const Route::Term* term) {
+  if constexpr (V::form.mixing != Mixing::none && bits <= slots) {
+    constexpr int planes = 1 << bits, words = 1 << (slots - bits);
+    typename V::Split from[words][planes];
+    unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) { from[i / planes][i % planes] = V::split(x[i]); });
+    unrolled<planes>([&](auto to) __attribute__((always_inline)) {
+      typename V::Vector sums[words];
+      make_plane<V, planes, words>(from, sums, term);
+      unrolled<words>([&](auto w) __attribute__((always_inline)) { x[w * planes + to] = sums[w]; });
+    });
+  }
+}
+
+/// One jump to a step's code. The compiler makes a table of the jumps to moves.
 template <class V, int slots>
 [[gnu::always_inline]] inline void run_step(const Route::Step& step, typename V::Vector (&x)[1 << slots]) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    constexpr int most = Route::most_slots;
-    (void)((step.code == i && (exchange<V, slots, i % most, i / most>(x), true)) || ...);
+    (void)((step.code == i && (move<V, slots, i>(x), true)) || ...);
   }
-  (std::make_integer_sequence<int, Route::most_slots*(V::form.lane_bits + 1)>());
+  (std::make_integer_sequence < int, V::form.zips ? Route::sort : Route::most_slots*(V::form.lane_bits + 1) > ());
   switch (step.code) {
     case Route::sort:
       if constexpr (V::form.sorts()) unrolled<1 << slots>([&](auto i) { x[i] = V::sorted(x[i], step.index.data()); });
@@ -210,15 +210,13 @@ void each_piece(const Route::Pieces& pieces, Copy copy) {
 constexpr int ahead_bytes = 4096;
 
 template <class V>
-void run_route(const Route& p, const uint8_t* from, uint8_t* to, bool past, const Rows& next) {
+void run_route(const Route& p, const uint8_t* from, uint8_t* to, bool past) {
   alignas(64) uint8_t first[Route::most_bytes], second[Route::most_bytes];
   past = past && p.past_caches && reinterpret_cast<uintptr_t>(to) % 64 == 0;
   const bool gathers = !p.from.at.empty(), scatters = !p.to.at.empty();
   const size_t last = p.passes.size() - 1, far = size_t(ahead_bytes / p.bytes);
-  StripAhead ahead(next, p.row);
   for (size_t i = 0; i < p.blocks.size(); ++i) {
     const Route::Block& b = p.blocks[i];
-    ahead.ask(next.data ? p.bytes / 64 : 0);
     if (gathers)
       each_piece(p.from, [&](int64_t at, int64_t place, auto n) { std::memcpy(first + at, from + b.from + place, n); });
     for (size_t k = 0; k <= last; ++k) {

@@ -127,12 +127,12 @@ Word Strips::packed_unit(const Table* tables, const std::array<int64_t, 8>& gath
   return unit;
 }
 
-void Strips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const {
-  for (const int64_t copy : layout_.copy) pack_copy(strip, tn, packed, copy, next);
+void Strips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
+  for (const int64_t copy : layout_.copy) pack_copy(strip, tn, packed, copy);
 }
 
-void Strips::pack_copy(const uint8_t* strip, int64_t tn, uint8_t* packed, int64_t copy, const Rows& next) const {
-  if (routes_) return driver_.run_route(routes_->pack, strip, packed + first_byte(tn, copy), true, next);
+void Strips::pack_copy(const uint8_t* strip, int64_t tn, uint8_t* packed, int64_t copy) const {
+  if (routes_) return driver_.run_route(routes_->pack, strip, packed + first_byte(tn, copy), true);
   if (layout_.runs)
     return copy_runs(strip, packed, tn, [=](int64_t from, int64_t to) { return std::pair(from, to + copy); });
   packed += copy;
@@ -150,7 +150,7 @@ void Strips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past
 }
 
 void Strips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
-  if (routes_) return driver_.run_route(routes_->unpack, packed + first_byte(tn, 0), strip, past, {});
+  if (routes_) return driver_.run_route(routes_->unpack, packed + first_byte(tn, 0), strip, past);
   if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = unpack_.data(), gather = gather_](int64_t from, int64_t to) {

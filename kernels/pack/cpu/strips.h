@@ -22,15 +22,14 @@ class Strips {
   /// The rows of a strip: as many rows of tiles as possible so that all strips are stored alike.
   int64_t rows() const { return tiles_ * layout_.tile.n; }
   /// Packs strip tn, rows of storage.b bytes, into every copy in `packed`; unpack() reverses it.
-  /// - next: see RunRoute.
   /// - past: write past the caches, because the rows are not read again soon.
   /// - copies: counts the bytes that differ from the packed strip in all copies, if the layout stores several.
-  void pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const;
+  void pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const;
   void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const;
 
  private:
   using Table = std::array<uint64_t, 256>;  // for each value of one byte of a unit: its bits at their new places
-  void pack_copy(const uint8_t* strip, int64_t tn, uint8_t* packed, int64_t copy, const Rows& next) const;
+  void pack_copy(const uint8_t* strip, int64_t tn, uint8_t* packed, int64_t copy) const;
   int64_t first_byte(int64_t tn, int64_t copy) const {
     return (layout_.down[size_t(tn * tiles_)] + copy) * layout_.grain / 8;
   }

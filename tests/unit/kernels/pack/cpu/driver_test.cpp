@@ -109,9 +109,10 @@ TEST_CASE("every driver packs and unpacks layouts of random digits as these say,
   std::mt19937 random(1);
   int packed = 0, routes = 0;
   for (int i = 0; i < 1000; ++i) {
-    const auto [storage, modes] = made_modes([&](size_t n) { return size_t(random() % n); });
+    const auto next = [&](size_t n) { return size_t(random() % n); };
+    const auto [storage, modes] = made_modes(next);
     INFO(i << ": " << storage.n << " x " << storage.b);
-    const auto right = try_modes(storage, modes);
+    const auto right = try_modes(storage, modes, i % 2 ? made_pads(next, storage) : MadePads{storage});
     CHECK(right != false);
     packed += right.has_value();
     if (right) routes += find_routes(ModeLayout(storage, modes), 1, {4, 4}).has_value();
@@ -140,7 +141,9 @@ TEST_CASE("a route has the exchanges that are drawn in route.h") {
   REQUIRE(exchanges.size() == 6);
   CHECK(exchanges[0] == 3 * slots);  // column 8
   CHECK(exchanges[1] == 0);          // the nibble
-  CHECK(exchanges[2] == 4 * slots + 1);
+  CHECK(exchanges[2] == 4 * slots);  // column 16
+  CHECK(exchanges[3] == 5 * slots + 1);
+  CHECK(exchanges[4] == 6 * slots + 2);
   CHECK(exchanges.back() == Route::sort);
   CHECK(codes(routes(modes_of(FlashinferSm90V2Codes{}, s))->pack)[1] == Route::mix_4);
   const auto transposed = routes({{8, {{0, 1}}}, {5888, {{1, 0}}}, {1536, {{0, 8}}}});
@@ -150,11 +153,16 @@ TEST_CASE("a route has the exchanges that are drawn in route.h") {
   CHECK(routes({{4, {{0, 1}}}, {8, {{1, 0}}}, {3072, {{0, 4}}}, {736, {{8, 0}}}}));
   CHECK(routes(modes_of(Plain{}, s)));
   // Without a sort each exchange but one of a cycle brings a bit to its own lane, and bits of planes are not mixed.
-  const VectorForm words = {4, 0, false};
+  const VectorForm words = {4, 0, Mixing::none};
   const auto by_words = find_routes(ModeLayout(s, modes_of(MarlinCodes{}, s)), 1, words);
   REQUIRE(by_words);
   CHECK(codes(by_words->pack).size() == 5);
   CHECK(!find_routes(ModeLayout(s, modes_of(FlashinferSm90V2Codes{}, s)), 1, words));
+  // Zips bring planes to the bytes of words.
+  const VectorForm zips = {4, 4, Mixing::shifts, false, 4, true};
+  const auto zipped = find_routes(ModeLayout(s, modes_of(FlashinferSm90V2Codes{}, s)), 1, zips);
+  REQUIRE(zipped);
+  CHECK(codes(zipped->pack) == std::vector<int>{3 * slots, Route::mix_4, Route::zip + slots + 1, Route::zip + slots});
   // Bytes in reverse order.
   CHECK(!routes({{8, {{0, 1}}}, {2, {{0, 8}, {0, 0}}}, {768, {{0, 16}}}, {5888, {{1, 0}}}}));
 }
