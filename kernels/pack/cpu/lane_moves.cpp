@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <stdexcept>
 #include <utility>
 
 namespace mxfp4 {
@@ -33,6 +34,7 @@ class Search {
   std::vector<LaneMove> run() {
     reach({task_.lanes, !task_.mixes}, {}, 0, -1);
     while (true) {
+      if (queue_.empty()) throw std::logic_error("no moves lead to the lanes of a layout");
       const int now = queue_.top().second;
       queue_.pop();
       const State state = nodes_[size_t(now)].state;

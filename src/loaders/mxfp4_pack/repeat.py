@@ -7,7 +7,7 @@ import copy
 
 import torch
 
-KINDS = (bool, int, torch.dtype, torch.device, type(None))  # equal for all layers of size; str and float may not be
+KINDS = (bool, int, torch.dtype, torch.device, type(None))  # equal for layers of one size; str and float may differ
 
 
 class Repeat:
