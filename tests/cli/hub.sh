@@ -90,7 +90,7 @@ test_files_of_an_output_elsewhere() {
   for name in mxfp4-pack.json SHA256SUMS; do
     prepare mv "out/$name" aside
     ln -s ../aside "out/$name"
-    [ $name = SHA256SUMS ] && refusal='SHA256SUMS is not as mxfp4-pack wrote it' || refusal="$name: links outside the directory, to .*aside$"
+    [ $name = SHA256SUMS ] && refusal='SHA256SUMS is not as mxfp4-pack wrote it' || refusal="$name: links outside the directory, to .*aside(; .*)?$"
     expect "$name that lies elsewhere" 2 '' "$refusal" into --add
     [ $name = SHA256SUMS ] || expect "$name of what is to be replaced" 2 '' "$refusal" into --force
     prepare rm "out/$name"

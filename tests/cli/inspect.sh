@@ -63,6 +63,6 @@ test_odd_files() {
   rm "$dir/odd"
   cp -r "$tiny" "$dir/odd"
   ln -s mxfp4-pack.json "$dir/odd/mxfp4-pack.json"
-  refused 'a manifest that leads to itself' '^mxfp4-pack: error: mxfp4-pack.json: a link that leads to itself'
+  refused 'a manifest that leads to itself' '^mxfp4-pack: error: .*odd: mxfp4-pack.json: a link that leads to itself'
 }
 run_cases

@@ -240,7 +240,8 @@ TEST_CASE("vLLM pads nothing of compressed-tensors for Marlin") {
   run_unpack(dir / "out", dir / "again");
   CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
   synth_ct(dir / "odd", 96);
-  CHECK(refusal(marlin, dir / "odd").find("intermediate 96 of 64, since vLLM pads nothing there") != std::string::npos);
+  CHECK(refusal(marlin, dir / "odd").find("intermediate 96 is no multiple of 64; vLLM pads nothing here") !=
+        std::string::npos);
 }
 
 TEST_CASE("SGLang's TRTLLM takes biases of zero for a model that has none") {
