@@ -37,7 +37,7 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   return o;
 }
 
-/// What stands in OUT's place where there are no parts of it. Throws unless that is an output as it was written.
+/// The output in OUT's place, if there are no parts. Throws unless it is as it was written.
 Json look_at_output(const std::string& out, const Place& place) {
   const Folder there = place.folder();
   if (!has_manifest(there))

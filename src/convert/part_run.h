@@ -14,7 +14,7 @@ namespace mxfp4 {
 /// A record in the journal of an output into which parts were moved. No job has this number.
 inline constexpr int64_t parts_taken = -1;
 
-/// Whether a name is a file of so many bytes.
+/// Whether a name is a file of this size.
 bool has_size(const Folder& folder, const std::string& name, int64_t bytes);
 
 /// The inputs that all parts of a run share.

@@ -1,4 +1,4 @@
-// convert: which hashes a checkpoint must have, and what is said of them.
+// convert: the hashes that a checkpoint must have, and the messages about them.
 #pragma once
 
 #include <set>

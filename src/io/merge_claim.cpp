@@ -46,7 +46,7 @@ bool may_be_alive(const std::string& holder, const Folder& parts) {
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 
-/// Removes a claim's empty folders and nothing else: a folder that somebody moved to this name keeps what is in it.
+/// Removes only a claim's empty folders: a folder that somebody moved to this name keeps its contents.
 void remove_folder(const Folder& parts, const std::string& name) {
   const Folder claim = parts.find(name);
   if (claim)

@@ -73,9 +73,9 @@ StageState state_of(const Folder& stage, const Folder& out, bool is_out_there, c
 /// The name in the staging directory that has the replaced output; empty if there is none.
 std::string replaced_in(const Folder& stage, const JournalText& journal);
 
-/// Why a run must not remove or continue new/; empty if it may, or if there is no such folder. It may hold the run
-/// file, the files that the run file lists, and links to files of OUT. head: the journal's, which lists the files if
-/// the run file was removed.
+/// Why a run must not remove or continue new/; empty if it may, or if there is no such folder. The folder may hold the
+/// run file, the files that the run file lists, and links to files of OUT. If the run file was removed, `head`, the
+/// journal's, lists the files.
 std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head);
 /// Removes new/. Throws Error{usage} if why_not_ours() is not empty. If it is interrupted, a later call removes the
 /// rest.

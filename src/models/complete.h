@@ -19,7 +19,7 @@ struct Lack {
   bool is_certain = true;               // false: most layers of the kind lack it, and no key of the config says why
 };
 
-/// What is missing. Empty if nothing is, or if the config counts no layers and so promises nothing.
+/// The missing tensors and layers. Empty if nothing is missing, or if the config counts no layers.
 std::vector<Lack> find_lacks(const Checkpoint& checkpoint);
 
 /// The lacks as errors, or as warnings if they are allowed, but those that are in `problems` already. True if there are
@@ -30,7 +30,7 @@ bool check_complete(const Checkpoint& checkpoint, bool allowed, Problems& proble
 /// warning is enough.
 void check_small_files(const Checkpoint& checkpoint, std::vector<Lack>& lacks, Problems& problems);
 
-/// The part of a config that describes the main layers, and what it counts.
+/// The part of a config that describes the main layers, and its counts.
 struct CountedLayers {
   const Json* config = nullptr;
   const char* key = "";  // "num_hidden_layers"
@@ -51,8 +51,8 @@ void check_partners(const LayerStack& stack, bool is_quantized, std::vector<Lack
 /// Layers of any transformer have attention, or something in its place, and a norm before it.
 void check_blocks(const LayerStack& stack, const Json& config, std::vector<Lack>& lacks);
 
-/// What the config's keys or its model type say of each layer. `first`: the number of the stack's layer 0 in lists of
-/// the config that go over all layers.
+/// Compares each layer with the config's keys and its model type. `first`: the number of the stack's layer 0 in lists
+/// of the config that go over all layers.
 void check_rules(const LayerStack& stack, int64_t first, const Json& config, std::vector<Lack>& lacks);
 
 /// A layer of multi-token prediction is a whole layer: in each block that it has, what all main layers have there.

@@ -1,4 +1,4 @@
-// What the planes of a unit's bytes give to one another (route.h).
+// How bits move between the planes of a unit's bytes (route.h).
 #pragma once
 
 #include "kernels/layouts/modes.h"

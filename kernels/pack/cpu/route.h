@@ -33,13 +33,13 @@
 
 namespace mxfp4 {
 
-/// How a driver adds bits of a plane to another one: not at all; by one instruction for any bits of a byte; by a table
-/// for each nibble; by shifts of those bits that move alike, else by such tables.
+/// How a driver adds bits of a plane to another one. matrices: one instruction for any bits of a byte. tables: a table
+/// for each nibble. shifts: a shift of the bits that move alike, or such tables if they are cheaper.
 enum class Mixing { none, matrices, tables, shifts };
 
 /// The form of a driver's vectors: 1 << lane_bits bytes. The lowest `sorted_bits` lane bits can change places within a
-/// vector; if they are not all, so can the highest lane bit and the bit below it. sorted_bits 0: lanes change places by
-/// exchanges only.
+/// vector. If they are not all, the highest lane bit and the bit below it can also change places. With sorted_bits 0
+/// lanes change places by exchanges only.
 struct VectorForm {
   int lane_bits = 0, sorted_bits = 0;
   Mixing mixing = Mixing::tables;
@@ -56,11 +56,10 @@ struct Route {
   static constexpr int least_load = 16;    // bytes of a piece; shorter pieces are copied
   static constexpr int most_slots = 4;     // of a group
 
-  /// What a plane gives to another one, which begins with all bits by a shift (begin), as the plane itself (same), or
-  /// with the bits of each byte's low nibble by a table (begin_low). Then bits overwrite those that it has: by a shift,
-  /// at the same place (still), or those of a nibble by a table (low, high). `by` is the shift of each byte to the
-  /// left, or the results for a nibble's values. With matrices, begin and shift mean that `by` is a matrix over GF(2)
-  /// in the form of gf2p8affineqb.
+  /// How a plane's bits come to another plane. The first term makes that plane: all bits by a shift (begin), the plane
+  /// itself (same), or a table of the low nibble (begin_low). Later terms overwrite bits: by a shift, at the same place
+  /// (still), or by a table of a nibble (low, high). `by` is the shift of each byte to the left, or the table. With
+  /// matrices, begin and shift mean that `by` is a matrix over GF(2) in the form of gf2p8affineqb.
   enum Kind { begin, same, begin_low, shift, still, low, high, kinds };
   struct Term {
     int code = 0;       // kind * planes + the other plane
@@ -69,11 +68,13 @@ struct Route {
     std::array<uint8_t, 16> bits = {};  // those that the term gives, in each byte
   };
   enum Code { zip = 32, unzip = 64, sort = 96, swap, mix_1, mix_2, mix_4, mix_8 };
-  /// A code below 32 exchanges two bits. Bit `code / most_slots` is one of the lane: 0 is the nibble, 1 and up the
-  /// byte. Bit `code % most_slots` is one of the vector's number in its group. zip, with such a code added: the lane's
-  /// bit and those above it go up by one, the slot's comes to the lane, and the highest to the slot. unzip: the
-  /// reverse. sort: byte i is byte index[i]. swap: the two highest lane bits change places. mix_P: `terms` make P
-  /// planes, one after the other. The lowest bits of a vector's number are its plane.
+  /// - A code below 32 exchanges two bits. Bit `code / most_slots` is one of the lane: 0 is the nibble, 1 and up the
+  ///   byte. Bit `code % most_slots` is one of the vector's number in its group.
+  /// - zip + such a code: the lane's bit and those above it go up by one. The slot's bit comes to the lane, and the
+  ///   highest bit to the slot. unzip is the reverse.
+  /// - sort: byte i is byte index[i].
+  /// - swap: the two highest lane bits change places.
+  /// - mix_P: `terms` make P planes, one after the other. The lowest bits of a vector's number are its plane.
   struct Step {
     int code = 0;
     alignas(64) std::array<uint8_t, 64> index = {};
