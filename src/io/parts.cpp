@@ -116,10 +116,20 @@ bool is_rest_of_part(const Folder& parts, const std::string& name) {
   return rest && rest.is_own() && snapshot_of(rest).empty();
 }
 
-/// The names in a folder of parts; finished parts come first.
+/// Whether another process has removed an open folder. A file server may no longer know it.
+bool is_removed(const Folder& folder) try { return folder.stat().st_nlink == 0; } catch (const Error&) {
+  return true;
+}
+
+/// The names in a folder of parts; finished parts come first. None if another process has removed the folder.
 std::vector<std::string> names_in(const Folder& parts) {
   if (!parts) return {};
-  std::vector<std::string> names = names_in_folder(parts, Unreadable::skip);  // another process may have removed it
+  std::vector<std::string> names;
+  try {
+    names = names_in_folder(parts);
+  } catch (const Error&) {
+    if (!is_removed(parts)) throw;
+  }
   std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return has_record(parts, name); });
   return names;
 }
