@@ -165,6 +165,9 @@ std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles 
     const bool is_manifest = e.lines.front().starts_with(manifest_name);
     if (is_manifest) fail(e.kind, "{}: {}", shown, e.lines.front());
     throw;
+  } catch (const std::exception&) {
+    p->held.throw_if_replaced(manifest_name);
+    throw;
   }
   Manifest& m = p->manifest;
   read_source_files(*p, problems);
