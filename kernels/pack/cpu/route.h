@@ -33,8 +33,10 @@
 
 namespace mxfp4 {
 
-/// How a driver adds bits of a plane to another one. matrices: one instruction for any bits of a byte. tables: a table
-/// for each nibble. shifts: a shift of the bits that move alike, or such tables if they are cheaper.
+/// How a driver adds bits of a plane to another one:
+/// - matrices: One instruction adds any bits of a byte.
+/// - tables: A table adds the bits of each nibble.
+/// - shifts: A shift adds the bits that move alike. Tables are used if they are cheaper.
 enum class Mixing { none, matrices, tables, shifts };
 
 /// The form of a driver's vectors: 1 << lane_bits bytes. The lowest `sorted_bits` lane bits can change places within a
