@@ -7,8 +7,8 @@
 
 namespace mxfp4 {
 
-/// Any thread may call pack(). The first use of a layout by modes copies its tables to the GPU and waits for that. The
-/// tables stay until this object is destroyed, and destruction waits for the GPUs.
+/// Any thread may call pack(). The first use of a layout copies its tables to the GPU and waits for that. The tables
+/// stay until this object is destroyed, and destruction waits for the GPUs.
 class Resident {
  public:
   Resident();

@@ -125,7 +125,7 @@ bool rows_are_back(const Work& work, const Memory& memory) {
 
 bool measure(const Layer& layer, const Row& row, const Memory& memory, Timer& timer, int repeats) {
   const Work work = make_work(layer, row, memory);
-  UnitMaps maps;
+  Plans plans;
   const int64_t bytes = work.bytes_in + work.bytes_out;
   MXFP4_CUDA(cudaMemset(memory.packed, 0xEE, size_t(memory.bytes)));
   MXFP4_CUDA(cudaMemset(memory.back, 0xEE, size_t(memory.bytes)));
@@ -137,10 +137,10 @@ bool measure(const Layer& layer, const Row& row, const Memory& memory, Timer& ti
                                    size_t(bytes / 2), cudaMemcpyDeviceToDevice, nullptr));
     });
     const double p = timer.seconds([&] {
-      for (const auto& items : work.packs) launch_pack(items, maps, nullptr);
+      for (const auto& items : work.packs) launch_pack(items, plans, nullptr);
     });
     const double u = timer.seconds([&] {
-      for (const auto& items : work.unpacks) launch_unpack(items, maps, memory.found, nullptr);
+      for (const auto& items : work.unpacks) launch_unpack(items, plans, memory.found, nullptr);
     });
     if (i > 0) copying.push_back(c), packing.push_back(p), unpacking.push_back(u);
   }

@@ -4,12 +4,11 @@
 #include <cstdint>
 
 #include "kernels/layouts/matrix.h"
-#include "kernels/pack/cuda/interleave.h"
 
 namespace mxfp4 {
 
-/// The number of wrong bytes, and the first: pads of one item, or bytes of one view that differ from the expected
-/// bytes. All zeros: none is wrong.
+/// The number of wrong bytes, and the first: pads of one item, copies, or bytes of one view that differ from the
+/// expected bytes. All zeros: none is wrong.
 struct PadFound {
   unsigned long long wrong;
   unsigned long long first;  // the complement of (position << 16 | is << 8 | expected), the greatest there is
@@ -26,7 +25,6 @@ struct Batch {
   };
   MutableMatrix matrix;  // of every item; its view[].data are not used
   Shape storage;
-  Interleave interleave;
   Item items[max_items];
 };
 

@@ -90,7 +90,7 @@ class Cuda final : public Device {
         wanted.find(item.packed, on_device.back().packed, packed_size(item), hashed);
         next += bytes_of(item, 1);
       }
-      launch_pack(on_device, maps_, slot.stream);
+      launch_pack(on_device, plans_, slot.stream);
       launch_xxh3(hashed, next, slot.stream);
       for (size_t i = 0; i < chunk.size(); ++i)
         copy({chunk[i].packed, 0, on_device[i].packed, 0, packed_size(chunk[i]), 1}, cudaMemcpyDeviceToHost,
@@ -114,7 +114,7 @@ class Cuda final : public Device {
         upload_packed(item, on_device.back().packed, slot.stream);
         next += bytes_of(item, 1);
       }
-      launch_unpack(on_device, maps_, answer + 2 * first, slot.stream);
+      launch_unpack(on_device, plans_, answer + 2 * first, slot.stream);
       for (const UploadPlan& placed : all_placed)
         for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyDeviceToHost, slot.stream);
     });
@@ -143,7 +143,7 @@ class Cuda final : public Device {
         next += placed.bytes;
         packed += round_up(packed_size(item), device_alignment);
       }
-      launch_unpack(on_device, maps_, answer + 2 * first, slot.stream);
+      launch_unpack(on_device, plans_, answer + 2 * first, slot.stream);
       launch_compare(on_device, -expected, answer + 2 * (n + first), slot.stream);
     });
     const auto found = answers_by_now<PadFound>(4 * n);
@@ -296,7 +296,7 @@ class Cuda final : public Device {
   int index_;
   int64_t memory_, limit_ = INT64_MAX;  // limit_: the memory that the GPU turned out to have
   GpuMemory& gpu_;
-  UnitMaps maps_;
+  Plans plans_;
   std::string name_;
   std::array<Slot, 3> slots_;
   size_t slots_used_ = 3;

@@ -6,18 +6,17 @@
 #include <span>
 
 #include "kernels/pack/cuda/batch.h"
-#include "kernels/pack/cuda/unit_maps.h"
+#include "kernels/pack/cuda/plans.h"
 #include "kernels/pack/device.h"
 
 namespace mxfp4 {
 
 /// One launch for all items that share layout, sizes, strides and padding, up to Batch::max_items each. Asynchronous.
-/// The items' pointers must meet the conditions of Batch. maps: those of layouts by modes; they must outlive the work
-/// on the stream.
-void launch_pack(std::span<const PackItem> items, UnitMaps& maps, cudaStream_t stream);
+/// The items' pointers must meet the conditions of Batch. plans must outlive the work on the stream.
+void launch_pack(std::span<const PackItem> items, Plans& plans, cudaStream_t stream);
 
 /// found: two per item, of its pads and of its copies, in device memory, all zeros.
-void launch_unpack(std::span<const UnpackItem> items, UnitMaps& maps, PadFound* found, cudaStream_t stream);
+void launch_unpack(std::span<const UnpackItem> items, Plans& plans, PadFound* found, cudaStream_t stream);
 
 /// Compares the rows of items with the rows `expected_at` bytes (a multiple of 16) further on. Gaps between rows, and
 /// bytes up to the next multiple of 16, must be readable. found: two per item, one for each view, in device memory, all

@@ -1,4 +1,4 @@
-// Items sorted into batches, each for one launch of a kernel that the caller instantiates per layout.
+// Items sorted into batches, each for one launch of a kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,10 +8,9 @@
 
 #include "kernels/layouts/layouts.h"
 #include "kernels/pack/cuda/batch.h"
-#include "kernels/pack/cuda/block.cuh"
 #include "kernels/pack/cuda/check.h"
-#include "kernels/pack/cuda/launch_units.h"
-#include "kernels/pack/cuda/unit_maps.h"
+#include "kernels/pack/cuda/kernel.cuh"
+#include "kernels/pack/cuda/plans.h"
 
 namespace mxfp4 {
 
@@ -34,26 +33,6 @@ inline bool same_but_for_pointers(const Work& x, const Work& y) {
          a.order == b.order && a.pad == b.pad && a.add == b.add;
 }
 
-using BlockKernel = void (*)(Batch);
-
-/// For layouts that is_regular() holds for; a test says that it does for all. kernel: of blocks of one part; of two,
-/// or null.
-template <class L>
-void launch_kernel(BlockKernel kernel, BlockKernel paired, Batch& batch, int items, cudaStream_t stream) {
-  using Size = BlockSize<L>;
-  batch.interleave = interleave_of<L>(batch.matrix);
-  const int64_t first =
-      batch.interleave.half ? batch.interleave.half : batch.storage.n;  // rows of the blocks' first parts
-  const int64_t down = round_up(first, Size::rows) / Size::rows;
-  const int64_t across = round_up(batch.storage.b, Size::cols) / Size::cols;
-  if (down * across == 0) return;
-  if (batch.interleave.half) kernel = paired;
-  void* arguments[] = {&batch};
-  MXFP4_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
-                              dim3(unsigned(across), unsigned(down), unsigned(items)), dim3(Size::threads), arguments,
-                              0, stream));
-}
-
 /// launch(layout, batch, items): called for each batch.
 template <class Launch>
 void for_batches(std::vector<Work> work, Launch launch) {
@@ -74,23 +53,48 @@ void for_batches(std::vector<Work> work, Launch launch) {
   }
 }
 
-/// Kernels has block<L, n>(), the kernel of a layout for blocks of n parts, and units(), which launches a layout by
-/// modes.
+using PlanKernel = void (*)(Batch, BlockPlan);
+
+/// Kernels::of<Form, bytes>() is the kernel of a form, for groups of so many bytes.
+template <class Kernels, PlanForm form>
+PlanKernel kernel_of_words(const BlockPlan& plan) {
+  if (plan.group == 1) return Kernels::template of<WordForm<form, 1, 1>, 1>();
+  if constexpr (form == PlanForm::words) {
+    if (plan.piece == 16) return Kernels::template of<WordForm<form, 16, 4>, 16>();
+    if (plan.piece == 4 && plan.group == 16) return Kernels::template of<WordForm<form, 4, 4>, 16>();
+    if (plan.piece == 4) return Kernels::template of<WordForm<form, 4, 1>, 4>();
+    if (plan.piece == 2 && plan.group == 16) return Kernels::template of<WordForm<form, 2, 4>, 16>();
+  }
+  return plan.group == 16 ? Kernels::template of<WordForm<form, 1, 4>, 16>()
+                          : Kernels::template of<WordForm<form, 1, 1>, 4>();
+}
+
 template <class Kernels>
-void launch_all(std::vector<Work> work, UnitMaps& maps, cudaStream_t stream) {
-  for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int count) {
-    std::visit(
-        [&](auto l) {
-          using L = decltype(l);
-          if constexpr (std::is_same_v<L, ByModes>) {
-            Kernels::units(batch, maps.of(*l.modes), count, stream);
-          } else {
-            BlockKernel paired = nullptr;
-            if constexpr (BlockSize<L>::can_pair) paired = Kernels::template block<L, 2>();
-            launch_kernel<L>(Kernels::template block<L, 1>(), paired, batch, count, stream);
-          }
-        },
-        layout);
+PlanKernel kernel_of(const BlockPlan& plan) {
+  switch (plan.form) {
+    case PlanForm::in_group:
+      return Kernels::template of<PlanarForm<PlanForm::in_group>, 16>();
+    case PlanForm::across:
+      return Kernels::template of<PlanarForm<PlanForm::across>, 16>();
+    case PlanForm::pairs:
+      return Kernels::template of<PlanarForm<PlanForm::pairs>, 16>();
+    case PlanForm::words:
+      return kernel_of_words<Kernels, PlanForm::words>(plan);
+    default:
+      return kernel_of_words<Kernels, PlanForm::shared_words>(plan);
+  }
+}
+
+template <class Kernels>
+void launch_all(std::vector<Work> work, Plans& plans, cudaStream_t stream) {
+  constexpr size_t beyond = 32;  // bytes behind the last slot that may be read
+  for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int items) {
+    if (batch.storage.n * batch.storage.b == 0) return;
+    const BlockPlan& plan = plans.of(layout, batch.storage, batch.matrix);
+    void* arguments[] = {&batch, const_cast<BlockPlan*>(&plan)};
+    MXFP4_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel_of<Kernels>(plan)),
+                                dim3(plan.block_count, 1, unsigned(items)), dim3(plan.threads), arguments,
+                                plan.shared_bytes + beyond, stream));
   });
 }
 

@@ -1,6 +1,5 @@
 #include <mutex>
 
-#include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
 #include "kernels/pack/resident.h"
@@ -28,24 +27,23 @@ class Selected {
 };
 
 struct Kernels {
-  template <class L, int parts>
-  static BlockKernel block() {
-    return pack_kernel<L, parts>;
+  template <class Form, int bytes>
+  static PlanKernel of() {
+    return pack_kernel<Form, bytes>;
   }
-  static constexpr auto units = launch_pack_units;
 };
 
 }  // namespace
 
-void launch_pack(std::span<const PackItem> items, UnitMaps& maps, cudaStream_t stream) {
+void launch_pack(std::span<const PackItem> items, Plans& plans, cudaStream_t stream) {
   std::vector<Work> work;
   for (const PackItem& item : items) work.push_back({item.layout, writable(item.matrix), item.packed, nullptr});
-  launch_all<Kernels>(std::move(work), maps, stream);
+  launch_all<Kernels>(std::move(work), plans, stream);
 }
 
 struct Resident::Maps {
   std::mutex mutex;
-  std::map<int, UnitMaps> of_gpu;
+  std::map<int, Plans> of_gpu;
 };
 
 Resident::Resident() : maps_(std::make_unique<Maps>()) {}

@@ -1,4 +1,3 @@
-#include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
 
@@ -6,22 +5,21 @@ namespace mxfp4 {
 namespace {
 
 struct Kernels {
-  template <class L, int parts>
-  static BlockKernel block() {
-    return unpack_kernel<L, parts>;
+  template <class Form, int bytes>
+  static PlanKernel of() {
+    return unpack_kernel<Form, bytes>;
   }
-  static constexpr auto units = launch_unpack_units;
 };
 
 }  // namespace
 
-void launch_unpack(std::span<const UnpackItem> items, UnitMaps& maps, PadFound* found, cudaStream_t stream) {
+void launch_unpack(std::span<const UnpackItem> items, Plans& plans, PadFound* found, cudaStream_t stream) {
   std::vector<Work> work;
   for (const UnpackItem& item : items) {
     work.push_back({item.layout, item.matrix, const_cast<uint8_t*>(item.packed), found});
     found += 2;
   }
-  launch_all<Kernels>(std::move(work), maps, stream);
+  launch_all<Kernels>(std::move(work), plans, stream);
 }
 
 PadReport pad_report(const PadFound& pads, const PadFound& copies, int64_t width) {

@@ -1,163 +1,105 @@
-// A block's rows between global memory and shared memory: row order, padding and `add` applied on the way in, pads
+// A block's slots between global memory and shared memory: row order, padding and `add` applied on the way in, pads
 // checked on the way out. Rows of the checkpoint begin at any byte.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/pack/cuda/batch.h"
-#include "kernels/pack/cuda/block.cuh"
+#include "kernels/pack/cuda/block_plan.h"
 
 namespace mxfp4 {
 
-/// One row of the block: `real` bytes in global memory, then pads. data: null if the row has no real bytes. Slots are
-/// in memory order (Interleave), with an empty slot before the first and after the last.
+/// A slot of the block: `real` bytes in global memory, then pads. data: null if none is real. Slots are in memory's
+/// order, with an empty one before the first and after the last.
 struct alignas(16) RowSlot {
+  enum Kind : uint32_t { real_row, pad_row, storage_row };
   uint8_t* data;
-  uint16_t row;  // the row's place in shared memory: column c is at byte row ^ c
+  uint16_t place;  // in shared memory
   uint8_t real;
-  uint8_t whole;          // chunks of 16 bytes before this column can be stored whole (link_rows)
-  uint8_t below, beside;  // pads before `add`: in the columns of the views' rows; from there up to the padded width
-  /// Bytes from a multiple of `to` to the row.
+  uint8_t whole;  // chunks of 16 bytes before this byte can be stored whole (link_rows)
+  uint32_t column_and_kind;
+  __device__ __forceinline__ int column() const { return int(column_and_kind >> 2); }
+  __device__ __forceinline__ uint32_t kind() const { return column_and_kind & 3; }
+  /// Bytes from a multiple of `to` to the slot.
   __device__ __forceinline__ int skew(int to) const { return int(reinterpret_cast<uintptr_t>(data)) & (to - 1); }
-  /// Bytes from the row to a multiple of 16.
+  /// Bytes from the slot to a multiple of 16.
   __device__ __forceinline__ int ahead() const { return -int(reinterpret_cast<uintptr_t>(data)) & 15; }
-  /// The chunk of 16 bytes in which the row ends is stored with the next row's first bytes.
+  /// The chunk of 16 bytes in which the slot ends is stored with the next slot's first bytes.
   __device__ __forceinline__ bool is_linked() const { return whole > real; }
 };
 
-/// A block in shared memory.
-template <class Size>
-struct Shared {
-  static constexpr int rows = Size::parts * Size::rows;
-  uint4 chunks[Size::parts * Size::chunks];
-  RowSlot slots_and_ends[rows + 2];
-  __device__ __forceinline__ RowSlot* slots() { return slots_and_ends + 1; }
+/// A block: shared memory, and what the kernel was given.
+struct Block {
+  static constexpr int at_once = 4;
+  const Batch& batch;
+  const BlockPlan& plan;
+  uint8_t* bytes;
+  RowSlot* slots;
+  __device__ __forceinline__ const Batch::Item& item() const { return batch.items[blockIdx.z]; }
+  __device__ __forceinline__ int chunks() const { return int(plan.slot_count * plan.across); }
+  __device__ __forceinline__ static int threads() { return int(blockDim.x); }
 };
 
-/// First row and byte of a part of the block in the storage. end: the row that is no longer one of such parts.
-struct Corner {
-  int n, b, end;
-};
-
-template <class Size>
-__device__ __forceinline__ Corner corner(const Batch& batch, int part) {
-  const int n = int(blockIdx.y) * Size::rows, b = int(blockIdx.x) * Size::cols, end = int(batch.storage.n);
-  if constexpr (Size::parts == 1) return {n, b, end};
-  const int half = int(batch.interleave.half);
-  return part == 0 ? Corner{n, b, half} : Corner{n + half, b, end};
-}
-
-__device__ __forceinline__ const Batch::Item& item(const Batch& batch) { return batch.items[blockIdx.z]; }
-
-/// Columns that the storage has in the block.
-template <class Size>
-__device__ __forceinline__ int width_here(const Batch& batch) {
-  return min(int(batch.storage.b) - int(blockIdx.x) * Size::cols, Size::cols);
-}
-
-/// Columns that the views' rows have in the block.
-template <class Size>
-__device__ __forceinline__ int real_here(const Batch& batch) {
-  return max(min(int(batch.matrix.real.b) - int(blockIdx.x) * Size::cols, width_here<Size>(batch)), 0);
-}
-
-__device__ __forceinline__ uint32_t four(uint8_t byte) { return byte * 0x01010101u; }
-
-/// The place in shared memory of row r of the block, counted through its parts.
-template <class Size>
-__device__ __forceinline__ uint16_t shared_row(int r) {
-  static_assert(swizzle(Size::chunks) == Size::chunks);
-  static_assert(Shared<Size>::rows * Size::cols <= 1 << 16 && Size::cols + 15 < 256);  // a slot has room for them
-  return uint16_t(swizzle(uint32_t(r) * (Size::cols / 16)) * 16);
-}
-
-template <class Size>
-__device__ __forceinline__ int place(const Batch& batch, int r) {
-  if (!Size::can_pair) return r;
-  Interleave interleave = batch.interleave;
-  if (Size::parts == 2) interleave.rows = Size::rows;
-  return interleave.place(r, batch.matrix.order.up_first);
-}
-
-/// The empty slots at the ends.
-template <class Size>
-__device__ __forceinline__ void end_slots(RowSlot* slots) {
-  if (threadIdx.x < 2) slots[threadIdx.x ? Shared<Size>::rows : -1] = {};
-}
-
-/// The rows of the views. True if the thread met one of the storage that is a pad as a whole.
-template <class Size>
-__device__ __forceinline__ bool find_rows(const Batch& batch, RowSlot* slots) {
-  static_assert(Shared<Size>::rows <= Size::threads);
-  end_slots<Size>(slots);
-  const int r = threadIdx.x;
-  if (r >= Shared<Size>::rows) return false;
-  const MutableMatrix& m = batch.matrix;
-  const Corner at = corner<Size>(batch, r / Size::rows);
-  const int n = at.n + r % Size::rows;
-  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, m.pad.storage.at(0), m.pad.storage.at(0)};
-  bool real = false;
-  if (n < min(int(m.padded.n), at.end)) {
-    const RowSource source = m.source(uint32_t(n));
-    real = source.row < m.real.n;
-    slot.below = m.pad.row.at(0);
-    slot.beside = (real ? m.pad.column : m.pad.corner).at(0);
-    if (real && at.b < int(m.real.b)) {
-      slot.data = item(batch).view[source.view] + source.row * m.view[source.view].stride + at.b;
-      slot.real = uint8_t(real_here<Size>(batch));
+/// Finds the block's slots in global memory.
+__device__ __forceinline__ void find_rows(const Block& block, const PlanBlock& begin) {
+  const int s = threadIdx.x, count = int(block.plan.slot_count);
+  if (s == 0) block.slots[-1] = block.slots[count] = {};
+  if (s >= count) return;
+  const MutableMatrix& m = block.batch.matrix;
+  const PlanSlot at = block.plan.slots[begin.slot + s];
+  const uint32_t n = begin.row + at.row;
+  const int column = int(begin.byte + at.byte);
+  RowSlot slot{nullptr, uint16_t(at.place), 0, 0, 0};
+  uint32_t kind = RowSlot::storage_row;
+  if (n < uint32_t(m.padded.n)) {
+    const RowSource source = m.source(n);
+    kind = source.row < m.real.n ? RowSlot::real_row : RowSlot::pad_row;
+    if (kind == RowSlot::real_row && column < int(m.real.b)) {
+      slot.data = block.item().view[source.view] + source.row * m.view[source.view].stride + column;
+      slot.real = uint8_t(min(int(m.real.b) - column, int(block.plan.cols)));
     }
   }
-  slots[place<Size>(batch, r)] = slot;
-  return n < at.end && !real;
-}
-
-/// The rows of a packed matrix whose layout is plain.
-template <class Size>
-__device__ __forceinline__ void find_packed_rows(const Batch& batch, RowSlot* slots) {
-  end_slots<Size>(slots);
-  const int r = threadIdx.x;
-  if (r >= Shared<Size>::rows) return;
-  const Corner at = corner<Size>(batch, r / Size::rows);
-  const int64_t n = at.n + r % Size::rows;
-  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, 0, 0};
-  if (n < at.end) {
-    slot.data = item(batch).packed + n * batch.storage.b + at.b;
-    slot.real = uint8_t(width_here<Size>(batch));
-  }
-  slots[r] = slot;
+  slot.column_and_kind = uint32_t(column) << 2 | kind;
+  block.slots[s] = slot;
 }
 
 /// A mask of the first n bytes of a word, for any n.
 __device__ __forceinline__ uint32_t first_bytes(int n) { return __funnelshift_lc(~0u, 0, max(8 * n, 0)); }
 
-/// The pads of columns c to c+3 of a row, in the block from column b on.
-struct PadWord {
-  uint32_t below, beside, storage;  // the first two: masks
-  __device__ __forceinline__ PadWord(const Batch& batch, int b, int c) {
-    const uint32_t padded = first_bytes(int(batch.matrix.padded.b) - b - c);
-    below = first_bytes(int(batch.matrix.real.b) - b - c);
-    beside = padded & ~below;
-    storage = four(batch.matrix.pad.storage.at(0)) & ~padded;
-  }
-  __device__ __forceinline__ uint32_t operator()(const RowSlot& row) const {
-    return (four(row.below) & below) | (four(row.beside) & beside) | storage;
-  }
-};
+/// The pads at bytes c to c+3 of a slot.
+__device__ __forceinline__ uint32_t pad_word(const MutableMatrix& m, const RowSlot& slot, int c) {
+  const int column = slot.column() + c;
+  const auto at = [&](PadByte pad) { return __funnelshift_r(pad.four, pad.four, 8 * (column & 3)); };
+  if (slot.kind() == RowSlot::storage_row) return at(m.pad.storage);
+  const uint32_t padded = first_bytes(int(m.padded.b) - column), below = first_bytes(int(m.real.b) - column);
+  const PadByte beside = slot.kind() == RowSlot::real_row ? m.pad.column : m.pad.corner;
+  return (at(m.pad.row) & below) | (at(beside) & padded & ~below) | (at(m.pad.storage) & ~padded);
+}
 
-/// The padding of sixteen bytes from column c on of a row that has `real` columns: bytes & mask | pads.
-struct Padding {
-  uint4 mask, pads;
-  __device__ __forceinline__ Padding(const Batch& batch, int b, int c, int real, const RowSlot& row) {
-    mask = make_uint4(first_bytes(real - c), first_bytes(real - c - 4), first_bytes(real - c - 8),
-                      first_bytes(real - c - 12));
-    const auto word = [&](int i, uint32_t m) { return PadWord(batch, b, c + 4 * i)(row) & ~m; };
-    pads = make_uint4(word(0, mask.x), word(1, mask.y), word(2, mask.z), word(3, mask.w));
+/// Whether bytes c to c+15 of a slot, none of which is real, are pads of one kind; then `word` is each four of them.
+__device__ __forceinline__ bool is_one_pad(const MutableMatrix& m, const RowSlot& slot, int c, uint32_t& word) {
+  const int column = slot.column() + c;
+  PadByte pad = m.pad.storage;
+  if (slot.kind() != RowSlot::storage_row && column < int(m.padded.b)) {
+    const bool below = slot.kind() == RowSlot::pad_row && column < int(m.real.b);
+    if (column + 16 > int(below ? m.real.b : m.padded.b)) return false;
+    pad = below ? m.pad.row : slot.kind() == RowSlot::real_row ? m.pad.column : m.pad.corner;
   }
-  __device__ __forceinline__ uint4 operator()(const uint4& x) const {
-    return make_uint4((x.x & mask.x) | pads.x, (x.y & mask.y) | pads.y, (x.z & mask.z) | pads.z,
-                      (x.w & mask.w) | pads.w);
-  }
-};
+  word = __funnelshift_r(pad.four, pad.four, 8 * (column & 3));
+  return true;
+}
+
+/// Sixteen bytes from byte c on of a slot, with pads instead of those that are not real.
+__device__ __forceinline__ uint4 padded(const MutableMatrix& m, const RowSlot& slot, int c, const uint4& x) {
+  if (c + 16 <= int(slot.real)) return x;
+  uint32_t pad;
+  if (c >= int(slot.real) && is_one_pad(m, slot, c, pad)) return make_uint4(pad, pad, pad, pad);
+  const auto word = [&](uint32_t y, int i) {
+    const uint32_t real = first_bytes(int(slot.real) - c - i);
+    return (y & real) | (pad_word(m, slot, c + i) & ~real);
+  };
+  return make_uint4(word(x.x, 0), word(x.y, 4), word(x.z, 8), word(x.w, 12));
+}
 
 /// Sixteen of 24 bytes, from byte `skew` on, of 0 to 7.
 __device__ __forceinline__ uint4 funnel(uint2 a, uint2 b, uint2 c, int skew) {
@@ -172,194 +114,203 @@ __device__ __forceinline__ uint4 funnel(uint2 a, uint2 b, uint2 c, int skew) {
 /// `add` added to each byte.
 __device__ __forceinline__ uint4 plus(const uint4& x, uint8_t add) {
   if (add == 0) return x;
-  const uint32_t adds = four(add);
+  const uint32_t adds = add * 0x01010101u;
   return make_uint4(__vadd4(x.x, adds), __vadd4(x.y, adds), __vadd4(x.z, adds), __vadd4(x.w, adds));
 }
 
-/// Global rows that begin and end at multiples of 16 to shared rows, in blocks of one part.
-template <class Size>
-__device__ __forceinline__ void load_aligned(const Batch& batch, const RowSlot* slots, uint8_t add, uint4* rows) {
-  constexpr int across = Size::cols / 16, down = Size::threads / across, steps = Size::chunks_per_thread;
-  const int c = threadIdx.x % across * 16, b = int(blockIdx.x) * Size::cols;
-  uint4 x[steps];
-#pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    const RowSlot slot = slots[threadIdx.x / across + k * down];
-    x[k] =
-        c < int(slot.real) ? __ldg(reinterpret_cast<const uint4*>(slot.data + c)) : Padding(batch, b, c, 0, slot).pads;
+/// The bitwise OR of where slots begin in both memories, and of their lengths. Its lowest set bit is the common
+/// alignment.
+__device__ __forceinline__ uint32_t row_bits(const Block& block) {
+  const MutableMatrix& m = block.batch.matrix;
+  uint8_t* const* const view = block.item().view;
+  uint32_t bits = uint32_t(reinterpret_cast<uintptr_t>(view[0]) | m.view[0].stride | m.real.b) | block.plan.column_bits;
+  if (m.views == 2) bits |= uint32_t(reinterpret_cast<uintptr_t>(view[1]) | m.view[1].stride);
+  return bits;
+}
+
+/// Loads a slot's sixteen bytes from byte c on, and bytes that do not matter.
+template <bool aligned>
+struct LoadedChunk;
+template <>
+struct LoadedChunk<true> {
+  uint4 x = {};
+  __device__ __forceinline__ void load(const RowSlot& slot, int c) {
+    if (c < int(slot.real)) x = __ldg(reinterpret_cast<const uint4*>(slot.data + c));
   }
-#pragma unroll
-  for (int k = 0; k < steps; ++k) rows[swizzle(threadIdx.x) ^ swizzle(k * Size::threads)] = plus(x[k], add);
-}
-
-__device__ __forceinline__ uint8_t* bytes_of(uint4* chunks) { return reinterpret_cast<uint8_t*>(chunks); }
-__device__ __forceinline__ const uint8_t* bytes_of(const uint4* chunks) {
-  return reinterpret_cast<const uint8_t*>(chunks);
-}
-
-/// Loads global rows of any alignment into shared rows. For each 16 bytes it loads the aligned pairs of words that
-/// contain them. slots: of one part. pad_rows: some rows of the block are pads. Bytes beyond the storage's width are
-/// undefined.
-template <class Size>
-__device__ __forceinline__ void load_unaligned(const Batch& batch, const RowSlot* slots, bool pad_rows, uint8_t add,
-                                               uint4* block) {
-  constexpr int across = Size::cols / 16, down = Size::threads / across, steps = Size::chunks_per_thread;
-  const int c = threadIdx.x % across * 16, b = int(blockIdx.x) * Size::cols;
-  if (c >= width_here<Size>(batch)) return;
-  const RowSlot* const slot = slots + threadIdx.x / across;
-  uint2 x[steps][3];
-#pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    const int skew = slot[k * down].skew(8), left = slot[k * down].real + skew - c;
-    const uint2* const from = reinterpret_cast<const uint2*>(slot[k * down].data - skew + c);
+  __device__ __forceinline__ uint4 get(const RowSlot&) const { return x; }
+};
+/// The aligned pairs of words that contain them.
+template <>
+struct LoadedChunk<false> {
+  uint2 x[3] = {};
+  __device__ __forceinline__ void load(const RowSlot& slot, int c) {
+    const int skew = slot.skew(8), left = slot.real + skew - c;
+    const uint2* const from = reinterpret_cast<const uint2*>(slot.data - skew + c);
 #pragma unroll
     for (int i = 0; i < 3; ++i)
-      if (8 * i < left) x[k][i] = __ldg(from + i);
+      if (8 * i < left) x[i] = __ldg(from + i);
   }
-  const Padding padding(batch, b, c, slot->real, *slot);
+  __device__ __forceinline__ uint4 get(const RowSlot& slot) const { return funnel(x[0], x[1], x[2], slot.skew(8)); }
+};
+
+/// Global slots to shared memory, `add` added to each byte, pads too.
+template <bool aligned>
+__device__ __forceinline__ void load_rows(const Block& block) {
+  const int chunks = block.chunks(), across = int(block.plan.across);
+  for (int first = threadIdx.x; first < chunks; first += Block::at_once * Block::threads()) {
+    LoadedChunk<aligned> loaded[Block::at_once];
+    int slot[Block::at_once];
 #pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    const RowSlot& row = slot[k * down];
-    const uint4 y = funnel(x[k][0], x[k][1], x[k][2], row.skew(8));
-    *reinterpret_cast<uint4*>(bytes_of(block) + (row.row ^ c)) =
-        plus(pad_rows ? Padding(batch, b, c, row.real, row)(y) : padding(y), add);
+    for (int k = 0; k < Block::at_once; ++k) {
+      const int i = first + k * Block::threads();
+      slot[k] = int(block.plan.slot_of(uint32_t(i)));
+      if (i < chunks) loaded[k].load(block.slots[slot[k]], (i - slot[k] * across) * 16);
+    }
+#pragma unroll
+    for (int k = 0; k < Block::at_once; ++k) {
+      const int i = first + k * Block::threads(), c = (i - slot[k] * across) * 16;
+      if (i >= chunks) break;
+      const RowSlot& row = block.slots[slot[k]];
+      *reinterpret_cast<uint4*>(block.bytes + row.place + c) =
+          plus(padded(block.batch.matrix, row, c, loaded[k].get(row)), block.batch.matrix.add);
+    }
   }
 }
 
-/// Global rows to shared rows, `add` added to each byte. bits: of all rows' beginnings, strides and lengths.
-template <class Size>
-__device__ __forceinline__ void load_rows(const Batch& batch, const RowSlot* slots, uint32_t bits, bool pad_rows,
-                                          uint8_t add, uint4* block) {
-  if (Size::parts == 1 && bits % 16 == 0) return load_aligned<Size>(batch, slots, add, block);
-#pragma unroll
-  for (int part = 0; part < Size::parts; ++part)
-    load_unaligned<Size>(batch, slots + part * Size::rows, pad_rows, add, block);
+/// Add to every byte of the block. Between barriers.
+__device__ __forceinline__ void add_to_rows(const Block& block, uint8_t add) {
+  uint4* const all = reinterpret_cast<uint4*>(block.bytes);
+  for (uint32_t i = threadIdx.x; i < block.plan.shared_bytes / 16; i += Block::threads()) all[i] = plus(all[i], add);
 }
 
-/// Add to every byte of the shared rows. Between barriers.
-template <class Size>
-__device__ __forceinline__ void add_to_rows(uint8_t add, uint4* block) {
-  for (int q = threadIdx.x; q < Size::parts * Size::chunks; q += Size::threads) block[q] = plus(block[q], add);
+/// Sixteen bytes of shared memory from any byte on; those outside the slot do not matter to the caller.
+__device__ __forceinline__ uint4 shared_bytes(const Block& block, int at) {
+  const uint2* const from = reinterpret_cast<const uint2*>(block.bytes + (at & ~7));
+  return funnel(from[0], from[1], from[2], at & 7);
 }
 
-/// Sixteen bytes from column c on, any c, of a shared row; those outside the row do not matter to the caller.
-template <class Size>
-__device__ __forceinline__ uint4 shared_bytes(const uint4* block, uint32_t row, int c) {
-  const auto at = [&](int column) {
-    return *reinterpret_cast<const uint2*>(bytes_of(block) + (row ^ (uint32_t(column) & (Size::cols - 8))));
-  };
-  return funnel(at(c), at(c + 8), at(c + 16), c & 7);
-}
-
-/// Copies the first bytes of the next row in global memory behind a row in shared memory. The chunk of 16 bytes that
-/// spans both rows can then be stored whole. Call between barriers; each thread handles one row.
-template <class Size>
-__device__ __forceinline__ void link_rows(RowSlot* slots, uint4* block) {
-  if (threadIdx.x >= Shared<Size>::rows) return;
-  RowSlot* const slot = slots + threadIdx.x;
-  const int real = slot->real;
-  const bool linked = slot->data + real == slot[1].data && slot[1].real >= 16 && real <= Size::cols - 16;
+/// Copies the first bytes of the next slot in global memory behind a slot in shared memory. The chunk of 16 bytes that
+/// spans both can then be stored whole. Call between barriers; each thread handles one slot.
+__device__ __forceinline__ void link_rows(const Block& block) {
+  if (threadIdx.x >= block.plan.slot_count) return;
+  RowSlot* const slot = block.slots + threadIdx.x;
+  const int real = slot->real, room = int(block.plan.cols + block.plan.link_room) - real;
+  const bool linked = slot->data + real == slot[1].data && real > slot->ahead() && slot[1].real >= 16 && room >= 20;
   slot->whole = uint8_t(linked ? real + 15 : real);
   if (!linked) return;
-  const uint32_t row = slot->row, c = uint32_t(real) & ~3u, bits = uint32_t(real) % 4 * 8;
-  const auto word = [&](uint32_t i) { return reinterpret_cast<uint32_t*>(bytes_of(block) + (row ^ (c + 4 * i))); };
-  const uint4 next = *reinterpret_cast<const uint4*>(bytes_of(block) + slot[1].row);
-  *word(0) = __funnelshift_l(__funnelshift_r(0, *word(0), bits), next.x, bits);
-  *word(1) = __funnelshift_l(next.x, next.y, bits);
-  *word(2) = __funnelshift_l(next.y, next.z, bits);
-  *word(3) = __funnelshift_l(next.z, next.w, bits);
-  if (bits) *word(4) = __funnelshift_l(next.w, 0, bits);
+  const uint32_t c = uint32_t(real) & ~3u, bits = uint32_t(real) % 4 * 8;
+  uint32_t* const word = reinterpret_cast<uint32_t*>(block.bytes + slot->place + c);
+  const uint4 next = *reinterpret_cast<const uint4*>(block.bytes + slot[1].place);
+  word[0] = __funnelshift_l(__funnelshift_r(0, word[0], bits), next.x, bits);
+  word[1] = __funnelshift_l(next.x, next.y, bits);
+  word[2] = __funnelshift_l(next.y, next.z, bits);
+  word[3] = __funnelshift_l(next.z, next.w, bits);
+  if (bits) word[4] = __funnelshift_l(next.w, 0, bits);
 }
 
-/// Shared rows to global ones that begin and end at multiples of 16, in blocks of one part.
-template <class Size>
-__device__ __forceinline__ void store_aligned(const RowSlot* slots, const uint4* rows) {
-  constexpr int across = Size::cols / 16, down = Size::threads / across;
-  const int j = threadIdx.x % across;
-#pragma unroll
-  for (int k = 0; k < Size::chunks_per_thread; ++k) {
-    const RowSlot slot = slots[threadIdx.x / across + k * down];
-    const uint4 x = rows[swizzle(threadIdx.x) ^ swizzle(k * Size::threads)];
-    if (16 * j < slot.real) __stcs(reinterpret_cast<uint4*>(slot.data) + j, x);
+/// Adds to what was found of an item: (position << 16 | is << 8 | expected).
+__device__ __forceinline__ void report(PadFound* found, unsigned long long what) {
+  atomicAdd(&found->wrong, 1ull);
+  atomicMax(&found->first, ~what);
+}
+
+/// Counts the pads of a slot from byte `first` to `end` that have a wrong value, and finds the first.
+__device__ __forceinline__ void check_pads(const Block& block, const PlanBlock& begin, int s, int first, int end) {
+  const RowSlot slot = block.slots[s];
+  const int width = int(block.plan.cols);
+  uint32_t pad;
+  if (first % 16 == 0 && end - first == 16 && end <= width && first >= int(slot.real) &&
+      is_one_pad(block.batch.matrix, slot, first, pad)) {
+    const uint4 is = *reinterpret_cast<const uint4*>(block.bytes + slot.place + first);
+    if (is.x == pad && is.y == pad && is.z == pad && is.w == pad) return;
+  }
+  for (int c = max(first, slot.real & ~3); c < min(end, width); c += 4) {
+    const uint32_t is = *reinterpret_cast<const uint32_t*>(block.bytes + slot.place + c);
+    const uint32_t expected = pad_word(block.batch.matrix, slot, c);
+    const uint32_t differs = (is ^ expected) & first_bytes(width - c) & ~first_bytes(slot.real - c);
+    for (int j = 0; j < 4 && differs; ++j) {
+      if ((differs >> 8 * j & 255) == 0) continue;
+      const uint8_t add = block.batch.matrix.add, stored = uint8_t((is >> 8 * j) + add),
+                    want = uint8_t((expected >> 8 * j) + add);
+      const int64_t row = begin.row + block.plan.slots[begin.slot + s].row;
+      const unsigned long long place = row * block.batch.storage.b + slot.column() + c + j;
+      report(block.item().found, place << 16 | stored << 8 | want);
+    }
   }
 }
 
-/// Stores the whole aligned chunks of 16 bytes that begin in rows. Call after link_rows().
-template <class Size>
-__device__ __forceinline__ void store_chunks(const RowSlot* slots, const uint4* block) {
-  constexpr int across = Size::cols / 16, down = Size::threads / across;
-#pragma unroll
-  for (int k = 0; k < Size::parts * Size::chunks_per_thread; ++k) {
-    const RowSlot row = slots[threadIdx.x / across + k * down];
-    const int c = int(threadIdx.x) % across * 16 + row.ahead();
-    if (c + 16 <= int(row.whole)) __stcs(reinterpret_cast<uint4*>(row.data + c), shared_bytes<Size>(block, row.row, c));
+/// Shared slots to global ones that begin and end at multiples of 16. Checks pads.
+__device__ __forceinline__ void store_aligned(const Block& block, const PlanBlock& begin) {
+  const int chunks = block.chunks(), across = int(block.plan.across);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < chunks; i += Block::threads()) {
+    const int s = int(block.plan.slot_of(uint32_t(i))), c = (i - s * across) * 16;
+    const RowSlot& slot = block.slots[s];
+    if (c < int(slot.real))
+      __stcs(reinterpret_cast<uint4*>(slot.data + c), *reinterpret_cast<const uint4*>(block.bytes + slot.place + c));
+    else
+      check_pads(block, begin, s, c, c + 16);
   }
 }
 
-/// Stores the bytes of rows in their first and last aligned chunks that store_chunks() does not store. Rows begin and
+/// Stores the whole aligned chunks of 16 bytes that begin in slots. Checks slots that are pads as a whole. Call after
+/// link_rows().
+__device__ __forceinline__ void store_chunks(const Block& block, const PlanBlock& begin) {
+  const int chunks = block.chunks(), across = int(block.plan.across);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < chunks; i += Block::threads()) {
+    const int s = int(block.plan.slot_of(uint32_t(i))), first = (i - s * across) * 16;
+    const RowSlot& slot = block.slots[s];
+    const int c = first + slot.ahead();
+    if (c + 16 <= int(slot.whole))
+      __stcs(reinterpret_cast<uint4*>(slot.data + c), shared_bytes(block, slot.place + c));
+    else if (slot.real == 0)
+      check_pads(block, begin, s, first, first + 16);
+  }
+}
+
+/// Stores the bytes of slots in their first and last aligned chunks that store_chunks() does not store. Slots begin and
 /// end at multiples of sizeof(T).
-template <class Size, class T>
-__device__ __forceinline__ void store_edges(const RowSlot* slots, const uint4* block) {
-  constexpr int per_warp = Shared<Size>::rows * 32 / Size::threads, lanes = 16 / sizeof(T), at_once = 32 / lanes;
-  const int lane = threadIdx.x % 32, c = lane % lanes * int(sizeof(T));
-  slots += threadIdx.x / 32 * per_warp;
+template <class T>
+__device__ __forceinline__ void store_edges(const Block& block) {
+  constexpr int lanes = 16 / sizeof(T), at_once = 32 / lanes;
+  const int lane = threadIdx.x % 32, c = lane % lanes * int(sizeof(T)), count = int(block.plan.slot_count);
   const auto head = [](const RowSlot* slot) { return slot[-1].is_linked() ? 0 : min(slot->ahead(), int(slot->real)); };
-  const auto tail = [](const RowSlot* slot) {  // its first column
+  const auto tail = [](const RowSlot* slot) {  // its first byte
     const int first = slot->ahead() + ((slot->real - slot->ahead()) & ~15);
     return slot->is_linked() || first < 0 ? int(slot->real) : first;
   };
-  const bool has_edges = lane < per_warp && (head(slots + lane) > 0 || tail(slots + lane) < int(slots[lane].real));
+  const int per_warp = (count * 32 + Block::threads() - 1) / Block::threads();  // at most 32
+  const RowSlot* slot = block.slots + threadIdx.x / 32 * per_warp;
+  const bool has_edges = lane < per_warp && slot + lane < block.slots + count &&
+                         (head(slot + lane) > 0 || tail(slot + lane) < int(slot[lane].real));
   uint32_t left = __ballot_sync(~0u, has_edges);
 #pragma unroll 1
-  for (const RowSlot* slot = slots + lane / lanes; left; slot += at_once, left >>= at_once) {
-    if (left % (1u << at_once) == 0) continue;
-    const auto store = [&](int column) {
-      const T x = *reinterpret_cast<const T*>(bytes_of(block) + (slot->row ^ column));
-      __stcs(reinterpret_cast<T*>(slot->data + column), x);
+  for (slot += lane / lanes; left; slot += at_once, left >>= at_once) {
+    if (!(left >> lane / lanes & 1)) continue;
+    const auto store = [&](int at) {
+      __stcs(reinterpret_cast<T*>(slot->data + at), *reinterpret_cast<const T*>(block.bytes + slot->place + at));
     };
     if (c < head(slot)) store(c);
     if (tail(slot) + c < int(slot->real)) store(tail(slot) + c);
   }
 }
 
-/// Shared rows to the global ones. bits: of all rows' beginnings, strides and lengths. Changes the columns that rows do
-/// not have.
-template <class Size>
-__device__ __forceinline__ void store_rows(RowSlot* slots, uint32_t bits, uint4* block) {
-  if (Size::parts == 1 && bits % 16 == 0) return store_aligned<Size>(slots, block);
-  link_rows<Size>(slots, block);
-  __syncthreads();
-  store_chunks<Size>(slots, block);
-  if (bits % 2 == 0)
-    store_edges<Size, uint16_t>(slots, block);
-  else
-    store_edges<Size, uint8_t>(slots, block);
-}
-
-/// Counts the storage's pads that have a wrong value, and finds the first. Each thread handles one row, as in
-/// link_rows(), so no barrier is needed between the two.
-template <class Size>
-__device__ __forceinline__ void check_pads(const Batch& batch, const RowSlot* slots, const uint4* block) {
-  if (threadIdx.x >= Shared<Size>::rows) return;
-  const RowSlot slot = slots[threadIdx.x];
-  const int r = slot.row / Size::cols, width = width_here<Size>(batch);
-  const Corner at = corner<Size>(batch, r / Size::rows);
-  const int n = at.n + r % Size::rows;
-  if (n >= at.end) return;
-  PadFound* const found = item(batch).found;
-  for (int c = slot.real & ~3; c < width; c += 4) {
-    const uint32_t is = *reinterpret_cast<const uint32_t*>(bytes_of(block) + (slot.row ^ c));
-    const uint32_t expected = PadWord(batch, at.b, c)(slot);
-    const uint32_t differs = (is ^ expected) & first_bytes(width - c) & ~first_bytes(slot.real - c);
-    for (int j = 0; j < 4 && differs; ++j) {
-      if ((differs >> 8 * j & 255) == 0) continue;
-      const uint8_t add = batch.matrix.add, stored = uint8_t((is >> 8 * j) + add),
-                    want = uint8_t((expected >> 8 * j) + add);
-      const unsigned long long place = int64_t(n) * batch.storage.b + at.b + c + j;
-      atomicAdd(&found->wrong, 1ull);
-      atomicMax(&found->first, ~(place << 16 | stored << 8 | want));
-    }
+/// Shared slots to the global ones. Checks pads. Changes bytes behind the real ones.
+__device__ __forceinline__ void store_rows(const Block& block, const PlanBlock& begin) {
+  const uint32_t bits = row_bits(block);
+  if (bits % 16 == 0) return store_aligned(block, begin);
+  if (threadIdx.x < block.plan.slot_count) {
+    const int real = block.slots[threadIdx.x].real;
+    if (real > 0) check_pads(block, begin, int(threadIdx.x), real & ~3, int(block.plan.cols));
   }
+  link_rows(block);  // each thread handles the same slot
+  __syncthreads();
+  store_chunks(block, begin);
+  if (bits % 8 == 0)
+    store_edges<uint64_t>(block);
+  else
+    bits % 2 ? store_edges<uint8_t>(block) : store_edges<uint16_t>(block);
 }
 
 }  // namespace mxfp4

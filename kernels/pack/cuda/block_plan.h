@@ -1,0 +1,113 @@
+// How a layout is packed in blocks on a GPU: tables that the host makes from the layout's modes.
+//
+// Every mode is split into digits, of prime counts if the mode is even. A block is the bytes that some of the digits
+// count; the other digits count the blocks. In shared memory a block is a list of slots:
+//
+//     slot     consecutive bytes of one row of the storage; slots have one length, and places of their own
+//     group    16, 4 or 1 consecutive stored bytes; the same places, from a base, feed each group
+//     word     four bytes of a group (or its only one)
+//     lane     a source byte of a word, at an offset from the group's base
+//     plane    four lanes in a register, which are rotated and masked at once (Turn)
+//
+//     rows of the storage      shared memory               registers, per word          packed matrix
+//     row 5  ########    --->  slot 0  ########     --->   lanes d c b a, a plane  --->  groups of words
+//     row 9  ########          slot 1  ########            turned into a word
+//
+// NVIDIA's CuTe and Triton's linear layouts describe a permutation of addresses by the same digits (CuTe: shapes and
+// strides; Triton: powers of two and XOR). Here digits may have any factor and address bits, and XOR has no place.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/hd.h"
+#include "kernels/layouts/layouts.h"
+#include "kernels/layouts/matrix.h"
+
+namespace mxfp4 {
+
+/// Where a block begins in the storage's rows and in the packed matrix, and the first of its slots.
+struct alignas(16) PlanBlock {
+  uint32_t row = 0, byte = 0, to = 0, slot = 0;
+};
+
+/// Row and byte from the block's first, and the place in shared memory.
+struct PlanSlot {
+  uint32_t row = 0, byte = 0, place = 0;
+};
+
+/// The place in the packed matrix from the block's first, and what is added to the lanes' offsets. Planar: the first
+/// of a thread's four groups.
+struct alignas(8) PlanGroup {
+  static constexpr uint32_t swapped = 1u << 31;  // in `base`: the two nibbles of each lane change places
+  uint32_t to = 0, base = 0;
+};
+
+/// Bits that move together: those of plane or lane `from`, rotated right, in the mask.
+struct Turn {
+  uint32_t mask = 0;
+  uint32_t read = 0;  // of a word: the bits that unpacking takes, all but those of copies
+  uint16_t by = 0, from = 0;
+};
+
+/// Lists of turns: list i is turns first[i] to first[i + 1].
+struct Turns {
+  static constexpr int most = 128, most_lists = 64;
+  Turn turn[most] = {};
+  uint16_t first[most_lists + 1] = {};
+};
+
+/// How a thread makes groups. The planar forms take four neighbouring bytes of a slot at once, which four words need:
+/// those of one group (in_group), the same word of four groups (across), or words 0 and 2, or 1 and 3, of two groups
+/// (pairs). A lane is then a register with a byte of each, a turn serves the four words, and a thread makes four
+/// groups.
+enum class PlanForm { words, shared_words, in_group, across, pairs };
+
+/// A kernel parameter: the pointers are the device's.
+struct BlockPlan {
+  static constexpr int most_threads = 256, most_slots = most_threads;
+  const PlanBlock* blocks = nullptr;
+  const PlanSlot* slots = nullptr;
+  const PlanGroup* groups = nullptr;
+  const uint32_t* copy = nullptr;  // places of a group's copies, from its first place
+  uint32_t block_count = 0, slot_count = 0, group_count = 0, copies = 1;
+  uint32_t threads = most_threads;          // of a block: no fewer than slots
+  uint32_t cols = 0;                        // bytes of a slot
+  uint32_t across = 0, across_inverse = 0;  // chunks of 16 bytes of a slot
+  uint32_t shared_bytes = 0;
+  uint32_t link_room = 0;    // bytes behind a slot's bytes that may be overwritten
+  uint32_t column_bits = 0;  // the OR of the columns at which slots begin, and their length
+  PlanForm form = PlanForm::words;
+  int group = 16;              // bytes
+  int piece = 1;               // form words: lanes that are loaded at once, 1, 2, 4 or 16
+  int lanes = 4;               // form words: lanes of a word that are used
+  bool is_repeated = false;    // groups have copies of bits within them
+  uint32_t offset[4][8] = {};  // of each lane, by word; planar: by unit, the words that share lanes
+  uint32_t part[4] = {};       // planar: the places of a thread's groups, from its first
+  bool is_exchanged = false;   // planar: groups 0 and 1, and 2 and 3, are neighbours; all warps are full
+  Turns pack;    // a list for each word (form words: one); planar: for each stored byte of a unit and each lane
+  Turns unpack;  // planar: a list for each lane and each stored byte
+
+  bool is_planar() const { return form > PlanForm::shared_words; }
+  /// Slot and chunk of a chunk's number, which is below 2^16.
+  MXFP4_HD uint32_t slot_of(uint32_t chunk) const {
+    return across == 1 ? chunk : uint32_t(uint64_t(chunk) * across_inverse >> 32);
+  }
+};
+
+/// A plan, and the tables that it points to.
+struct HostPlan {
+  BlockPlan plan;
+  std::vector<PlanBlock> blocks;
+  std::vector<PlanSlot> slots;
+  std::vector<PlanGroup> groups;
+  std::vector<uint32_t> copy;
+  HostPlan() = default;
+  HostPlan(const HostPlan&) = delete;
+};
+
+/// m: gives views, row order and strides, by which slots are sorted. Throws DeviceError if the GPU has no form for the
+/// layout: groups of whole bytes that are fed alike, and pads that repeat no values.
+void make_plan(const Layout& layout, Shape storage, const MutableMatrix& m, HostPlan& to);
+
+}  // namespace mxfp4

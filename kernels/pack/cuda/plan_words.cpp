@@ -1,0 +1,187 @@
+#include "kernels/pack/cuda/plan_words.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "kernels/device_error.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// The source bytes of a word by lanes; -1: none.
+using Lanes = std::array<int64_t, 8>;
+using Bits = std::vector<int64_t>;
+
+/// The source bytes of a word, in the order in which its bits need them.
+std::vector<int64_t> bytes_of(const Bits& word) {
+  std::vector<int64_t> bytes;
+  for (const int64_t bit : word)
+    if (std::find(bytes.begin(), bytes.end(), bit / 8) == bytes.end()) bytes.push_back(bit / 8);
+  return bytes;
+}
+
+/// read: whether unpacking takes the bit. Returns the turns of a word.
+std::vector<Turn> turns_of(const Bits& word, const Lanes& lanes, const std::vector<bool>& read) {
+  std::vector<Turn> turns;
+  for (size_t t = 0; t < word.size(); ++t) {
+    const auto lane = size_t(std::find(lanes.begin(), lanes.end(), word[t] / 8) - lanes.begin());
+    const auto plane = uint16_t(lane / 4), by = uint16_t((lane % 4 * 8 + size_t(word[t] % 8) - t) & 31);
+    auto turn = std::find_if(turns.begin(), turns.end(), [&](const Turn& x) { return x.by == by && x.from == plane; });
+    if (turn == turns.end()) turn = turns.insert(turns.end(), Turn{0, 0, by, plane});
+    turn->mask |= 1u << t;
+    turn->read |= uint32_t(read[t]) << t;
+  }
+  return turns;
+}
+
+/// Each byte near the place of its first bit, so that few turns are needed.
+Lanes spread(const Bits& word) {
+  Lanes lanes;
+  lanes.fill(-1);
+  for (const int64_t byte : bytes_of(word)) {
+    const auto first = std::find_if(word.begin(), word.end(), [&](int64_t bit) { return bit / 8 == byte; });
+    const auto wanted = size_t(first - word.begin()) / 8;
+    auto lane = lanes.end();
+    for (const size_t at : {wanted, wanted + 4})
+      if (lane == lanes.end() && lanes[at] < 0) lane = lanes.begin() + int64_t(at);
+    if (lane == lanes.end()) lane = std::find(lanes.begin(), lanes.end(), -1);
+    *lane = byte;
+  }
+  return lanes;
+}
+
+/// How many of a word's lanes can be loaded at once: 4, 2 or 1.
+int piece_of(const Lanes& lanes, int64_t base_bytes) {
+  const auto in_a_row = [&](size_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+      if (lanes[first + size_t(i)] != lanes[first] + i) return false;
+    return lanes[first] >= 0 && (lanes[first] | base_bytes) % count == 0;
+  };
+  return in_a_row(0, 4) ? 4 : in_a_row(0, 2) && in_a_row(2, 2) ? 2 : 1;
+}
+
+/// The order of a word's four bytes or fewer that needs the fewest loads, and then the fewest turns.
+Lanes in_one_plane(const Bits& word, int64_t base_bytes) {
+  std::vector<int64_t> bytes = bytes_of(word);
+  std::sort(bytes.begin(), bytes.end());
+  const std::vector<bool> all(word.size(), true);
+  Lanes best;
+  std::pair<int, size_t> least = {1, 0};
+  do {
+    Lanes lanes;
+    lanes.fill(-1);
+    std::copy(bytes.begin(), bytes.end(), lanes.begin());
+    const std::pair cost(-piece_of(lanes, base_bytes), turns_of(word, lanes, all).size());
+    if (cost < least) least = cost, best = lanes;
+  } while (std::next_permutation(bytes.begin(), bytes.end()));
+  return best;
+}
+
+/// Whether words are made alike, each of bytes of its own; then all have the turns of the first.
+bool are_alike(const std::vector<Bits>& words) {
+  std::vector<int64_t> all;
+  for (const Bits& word : words) {
+    const std::vector<int64_t> bytes = bytes_of(word), first = bytes_of(words[0]);
+    if (bytes.size() > 4 || bytes.size() != first.size()) return false;
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    for (size_t t = 0; t < word.size(); ++t) {
+      const auto nth = [&](const std::vector<int64_t>& of, int64_t bit) {
+        return std::find(of.begin(), of.end(), bit / 8) - of.begin();
+      };
+      if (nth(bytes, word[t]) != nth(first, words[0][t]) || word[t] % 8 != words[0][t] % 8) return false;
+    }
+  }
+  std::sort(all.begin(), all.end());
+  return std::adjacent_find(all.begin(), all.end()) == all.end();
+}
+
+class Words {
+ public:
+  Words(const Bits& bits, int64_t unit_bits, BaseBits bases, BlockPlan& plan) : bases_(bases), plan_(plan) {
+    plan.pack = {};
+    plan.piece = 1;
+    for (size_t t = 0; t < bits.size(); t += 32)
+      words_.emplace_back(bits.begin() + int64_t(t), bits.begin() + int64_t(std::min(t + 32, bits.size())));
+    const bool has_high = std::any_of(bits.begin(), bits.end(), [](int64_t bit) { return bit % 8 >= 4; });
+    if (bases.nibbles && has_high) throw DeviceError(not_alike);
+    find_read(bits, size_t(unit_bits));
+    if (!bases.nibbles && are_alike(words_))
+      take_alike();
+    else
+      take_shared();
+  }
+
+ private:
+  /// Of the copies of a bit, the first unit's last is read.
+  void find_read(const Bits& bits, size_t unit_bits) {
+    std::vector<bool> read(bits.size());
+    for (size_t t = 0; t < bits.size(); ++t) {
+      size_t best = size_t(std::find(bits.begin(), bits.end(), bits[t]) - bits.begin());
+      for (size_t u = best; u < bits.size() && unit_bits > 0 && u / unit_bits == best / unit_bits; ++u)
+        if (bits[u] == bits[t]) best = u;
+      read[t] = best == t;
+      plan_.is_repeated |= best != t;
+    }
+    for (size_t t = 0; t < bits.size(); t += 32)
+      read_.emplace_back(read.begin() + int64_t(t), read.begin() + int64_t(std::min(t + 32, bits.size())));
+  }
+
+  void take_alike() {
+    const Lanes lanes = in_one_plane(words_[0], bases_.bytes);
+    const std::vector<int64_t> first = bytes_of(words_[0]);
+    plan_.form = PlanForm::words;
+    plan_.lanes = int(first.size());
+    plan_.piece = 4;
+    bool in_a_row = words_.size() == 4;
+    for (size_t q = 0; q < words_.size(); ++q) {
+      const std::vector<int64_t> bytes = bytes_of(words_[q]);
+      Lanes here;
+      here.fill(-1);
+      for (size_t lane = 0; lane < first.size(); ++lane) {
+        const auto nth = size_t(std::find(first.begin(), first.end(), lanes[lane]) - first.begin());
+        here[lane] = bytes[nth];
+        plan_.offset[q][lane] = uint32_t(bytes[nth]);
+      }
+      plan_.piece = std::min(plan_.piece, piece_of(here, bases_.bytes));
+      in_a_row &= plan_.offset[q][0] == plan_.offset[0][0] + 4 * q;
+    }
+    if (plan_.piece == 4 && in_a_row && (plan_.offset[0][0] | bases_.bytes) % 16 == 0) plan_.piece = 16;
+    keep(turns_of(words_[0], lanes, read_[0]));
+  }
+
+  void take_shared() {
+    plan_.form = PlanForm::shared_words;
+    for (size_t q = 0; q < words_.size(); ++q) {
+      const std::vector<int64_t> bytes = bytes_of(words_[q]);
+      if (bytes.size() > 8) throw DeviceError(not_alike);
+      const Lanes lanes = spread(words_[q]);
+      for (size_t lane = 0; lane < lanes.size(); ++lane)
+        plan_.offset[q][lane] = uint32_t(lanes[lane] < 0 ? bytes[0] : lanes[lane]);
+      keep(turns_of(words_[q], lanes, read_[q]));
+    }
+  }
+
+  /// Turns of the next word.
+  void keep(const std::vector<Turn>& turns) {
+    const size_t first = plan_.pack.first[kept_];
+    if (first + turns.size() > Turns::most) throw DeviceError(not_alike);
+    std::copy(turns.begin(), turns.end(), plan_.pack.turn + first);
+    plan_.pack.first[++kept_] = uint16_t(first + turns.size());
+  }
+
+  const BaseBits bases_;
+  BlockPlan& plan_;
+  std::vector<Bits> words_;
+  std::vector<std::vector<bool>> read_;
+  size_t kept_ = 0;
+};
+
+}  // namespace
+
+void find_words(const std::vector<int64_t>& bits, int64_t unit_bits, BaseBits bases, BlockPlan& plan) {
+  Words(bits, unit_bits, bases, plan);
+}
+
+}  // namespace mxfp4
