@@ -253,7 +253,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if odd == "key-count":
             xml += "<KeyCount>9</KeyCount>"
         if odd == "cut-list" and (start > 0 or not is_more):
-            return self.send(200, xml[: xml.rfind("<Contents>")].encode())
+            return self.send(200, xml[: xml.rfind("<Contents>")].encode(), {"Retry-After": "0"})
         if is_more or odd == "no-keys":
             xml += f"<NextContinuationToken>{start + PAGE}</NextContinuationToken>"
         return self.send(200, (xml + "</ListBucketResult>").encode())
@@ -313,6 +313,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             part = data[: len(data) // 2]
         if self.server.options.odd == "drip" and status == 206:
             part = data[:1]
+            self.send_header("Retry-After", "0")
         if self.server.options.odd == "no-length" and status == 200:
             self.close_connection = True
         else:
