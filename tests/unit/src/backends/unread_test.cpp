@@ -63,7 +63,7 @@ std::string refusal_of(const Model& m, const Deployment& to) {
 
 }  // namespace
 
-TEST_CASE("auto writes only what a loader reads, for every family, engine, release and GPU") {
+TEST_CASE("auto writes only what a loader reads, for every family, engine, release and GPU", "[long]") {
   const Shown rows = shown();
   int taken = 0;
   std::set<std::string> refused;

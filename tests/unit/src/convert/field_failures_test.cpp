@@ -64,7 +64,7 @@ TEST_CASE("a rank's share begins where the checkpoint's does, however it is padd
   CHECK(is_right(dir / "out", dir / "in", Level::kernels));
 }
 
-TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#47528]") {
+TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#47528][long]") {
   const TempDir dir;
   synth_3072(dir / "in");
   for (const char* backend : {"marlin", "humming", "flashinfer-trtllm", "aiter-a16w4"}) {

@@ -316,7 +316,7 @@ TEST_CASE("a read hands over every block once, in order, and each piece is hashe
       if (!cached) ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
       const DirectFile direct(open_read(file.name()));
       for (const int64_t piece : {int64_t(1), int64_t(100), int64_t(4096), int64_t(700001), total - 5}) {
-        const int64_t pieces = (total - 5) / piece, bytes = pieces * piece;
+        const int64_t pieces = std::min((total - 5) / piece, int64_t(100'000)), bytes = pieces * piece;
         std::vector<Hash> hashes(static_cast<size_t>(pieces));
         for (const bool keep : {false, true}) {
           std::vector<HashedPiece> list;

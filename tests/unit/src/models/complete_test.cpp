@@ -25,7 +25,7 @@ TEST_CASE("published models of other families lack nothing") {
   CHECK(models >= 90);
 }
 
-TEST_CASE("models of synth lack nothing, in their own and in small sizes, with any number of layers") {
+TEST_CASE("models of synth lack nothing, in their own and in small sizes, with any number of layers", "[long]") {
   int64_t structures = 0;
   for (const SynthModel& model : synth_models())
     for (const bool tiny : {false, true})

@@ -78,7 +78,7 @@ TEST_CASE("a group that is gone from every layer of a model of synth is named") 
         }) == int64_t(models.size()));
 }
 
-TEST_CASE("a group that is gone from every layer of a published mixture is named") {
+TEST_CASE("a group that is gone from every layer of a published mixture is named", "[long]") {
   const std::vector<Whole> models = published_models();
   CHECK(miss(models, "shared experts", is_shared_expert) >= 13);
   CHECK(miss(models, "norms", is_layer_norm) == int64_t(models.size()));

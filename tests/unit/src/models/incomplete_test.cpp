@@ -222,7 +222,7 @@ TEST_CASE("published models of other kinds without a part of one layer") {
   }
 }
 
-TEST_CASE("a tensor that every layer of a model lacks is named, but for two") {
+TEST_CASE("a tensor that every layer of a model lacks is named, but for two", "[long]") {
   const auto errors_of = [](const Checkpoint& ck) {
     Problems problems;
     recognise(ck, {}, problems);

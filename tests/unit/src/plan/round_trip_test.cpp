@@ -164,7 +164,7 @@ TEST_CASE("every backend at GPT-OSS' 2880, whole and in ranks") {
   for (const int tp : {1, 2, 4, 8}) CHECK(round_trips(true, 96, 2880, 1, tp, uint32_t(tp)) >= 20);
 }
 
-TEST_CASE("every backend over shapes and ranks") {
+TEST_CASE("every backend over shapes and ranks", "[long]") {
   struct Sizes2 {
     bool gpt_oss;
     int64_t hidden, intermediate;

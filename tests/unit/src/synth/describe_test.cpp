@@ -22,7 +22,7 @@ std::map<std::string, Totals> totals_of(const SynthCheckpoint& checkpoint, std::
 
 }  // namespace
 
-TEST_CASE("true sizes equal the published totals") {
+TEST_CASE("true sizes equal the published totals", "[long]") {
   // The values in the published indices and headers, or -1 if they are unknown. If only the experts of a model are
   // described as published, the test compares only experts.
   struct Published {
@@ -72,7 +72,8 @@ TEST_CASE("true sizes equal the published totals") {
   }
 }
 
-TEST_CASE("models that were quantized after their release have most of their published parameters in MXFP4 experts") {
+TEST_CASE("models that were quantized after their release have most of their published parameters in MXFP4 experts",
+          "[long]") {
   struct Published {
     const char* model;
     int64_t layers, experts, hidden, intermediate;  // layers: those with routed experts in MXFP4
@@ -124,7 +125,7 @@ TEST_CASE("models that were quantized after their release have most of their pub
   CHECK(fp8.bytes == 7'249'526'784);  // published as 7.3 GB
 }
 
-TEST_CASE("true sizes have the published shards") {
+TEST_CASE("true sizes have the published shards", "[long]") {
   const auto shards = [](std::string_view model) { return describe_checkpoint(model, {}).shards; };
   CHECK(shards("gpt-oss-20b") == std::vector<std::string>{"model-00000-of-00002.safetensors",
                                                           "model-00001-of-00002.safetensors",

@@ -183,7 +183,7 @@ constexpr const char* of_each_order[] = {"sglang.marlin", "flashinfer_trtllm_i12
 
 }  // namespace
 
-TEST_CASE("each mistake of the list is named, and none that changes nothing") {
+TEST_CASE("each mistake of the list is named, and none that changes nothing", "[long]") {
   for (const char* file : golden_layers) {
     const GoldenLayer layer(file);
     for (const char* tag : of_each_order) {
