@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <vector>
 
 #include "src/backends/words.h"
 #include "src/base/folder.h"
-#include "src/base/stream.h"
 
 namespace mxfp4 {
 
@@ -67,7 +67,8 @@ std::string lower(std::string text) {
 
 /// The value of "KEY: value" or "key value" in a file of the kernel; empty if the file has no such key.
 std::string value_in(const fs::path& file, const std::string& key) {
-  for (const std::string& line : kernel_lines(file))
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
     if (line.starts_with(key)) return line.substr(key.size());
   return {};
 }

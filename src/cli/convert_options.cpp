@@ -63,10 +63,11 @@ or else of
       ->check(engine_name());
 }
 
-void add_layout_file(CLI::App* app, ConvertOptions& o, const NeededOptions& needed) {
+/// needed: --backend and --engine.
+void add_layout_file(CLI::App* app, ConvertOptions& o, const std::array<CLI::Option*, 2>& needed) {
   const auto take = [&o, needed](const std::string& path) {
     o.layout = path;
-    for (CLI::Option* other : {needed.backend, needed.engine}) {
+    for (CLI::Option* other : needed) {
       other->required(false);
       other->envname("");  // the environment's value is for conversions without a layout file
     }
@@ -83,8 +84,8 @@ see
 .Xr mxfp4-pack-layout 5 .)"},
                         take)
       ->trigger_on_parse()
-      ->excludes(needed.backend)
-      ->excludes(needed.engine);
+      ->excludes(needed[0])
+      ->excludes(needed[1]);
 }
 
 void add_gpu(CLI::App* app, ConvertOptions& o) {
@@ -124,11 +125,10 @@ is an architecture or a name of its line:
       ->transform(CLI::Validator(keep_memory, ""));  // CLI11 runs it before architecture()
 }
 
-void add_target(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
+void add_target(CLI::App* app, ConvertOptions& o) {
   app->option_defaults()->group("What to write");
-  needed.backend = add_backend(app, o);
-  needed.engine = add_engine(app, o);
-  add_layout_file(app, o, needed);
+  auto* backend = add_backend(app, o);
+  add_layout_file(app, o, {backend, add_engine(app, o)});
   add_gpu(app, o);
   add(app,
       {.name = "--tp-size",
@@ -284,8 +284,7 @@ CLI::Validator engine_name() {
   return CLI::Validator(find, "");
 }
 
-ConvertOptions Conversion::settled() const {
-  ConvertOptions o = options;
+ConvertOptions settled(ConvertOptions o) {
   if (!o.layout.empty()) {
     if (!o.layout_version.empty() || !o.gpu.empty())
       fail(ErrorKind::usage, "--layout: a file is one layout; --layout-version and --gpu choose among backends");
@@ -297,22 +296,21 @@ ConvertOptions Conversion::settled() const {
   return o;
 }
 
-NeededOptions add_conversion(CLI::App* app, Conversion& c) {
-  NeededOptions needed;
-  needed.checkpoint = app->add_option(
-      "CKPT", c.options.checkpoint,
-      "Checkpoint directory, its name in the Hugging Face cache, or its address (hf://, https:// or s3://); only read");
-  needed.checkpoint->required()->type_name("");
-  needed.out = app->add_option("OUT", c.options.out, "Directory to make; appears complete or not at all");
-  needed.out->required()->type_name("");
-  add_target(app, c.options, needed);
-  add_output(app, c.options);
-  add_choices(app, c.options);
+void add_conversion(CLI::App* app, ConvertOptions& o) {
+  app->add_option(
+         "CKPT", o.checkpoint,
+         "Checkpoint directory, its name in the Hugging Face cache, or its address (hf://, https:// or s3://); "
+         "only read")
+      ->required()
+      ->type_name("");
+  app->add_option("OUT", o.out, "Directory to make; appears complete or not at all")->required()->type_name("");
+  add_target(app, o);
+  add_output(app, o);
+  add_choices(app, o);
   app->option_defaults()->group("Resources");
-  add_threads(app, c.options.threads);
-  add_device(app, c.options.device);
-  add_page_cache(app, c.options.page_cache);
-  return needed;
+  add_threads(app, o.threads);
+  add_device(app, o.device);
+  add_page_cache(app, o.page_cache);
 }
 
 }  // namespace mxfp4::cli

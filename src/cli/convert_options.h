@@ -1,4 +1,4 @@
-// The options of convert and of each line of its --filelist.
+// The options of convert.
 #pragma once
 
 #include "src/cli/options.h"
@@ -6,17 +6,10 @@
 
 namespace mxfp4::cli {
 
-struct Conversion {
-  ConvertOptions options;
-  /// The options with engine and release separated, and with the tool's own names of backend and checkpoint.
-  ConvertOptions settled() const;
-};
+void add_conversion(CLI::App* app, ConvertOptions& o);
 
-/// The required options.
-struct NeededOptions {
-  CLI::Option *checkpoint, *out, *backend, *engine;
-};
-NeededOptions add_conversion(CLI::App* app, Conversion& c);
+/// The options with engine and release separated, and with the tool's own names of backend and checkpoint.
+ConvertOptions settled(ConvertOptions o);
 
 /// The architecture of a GPU, by any of its names.
 CLI::Validator architecture();

@@ -146,8 +146,7 @@ std::string command_problem(const CLI::App& app) {
   return fmt::format("no command '{}'{}", words.front(), did_you_mean(words.front(), names));
 }
 
-}  // namespace
-
+/// All problems with the words that a command was given.
 std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e) {
   std::vector<std::string> lines;
   std::vector<std::string> words;  // not expected
@@ -169,6 +168,16 @@ std::vector<std::string> usage_problems(const CLI::App& command, const CLI::Pars
   if (lines.empty()) lines.push_back(wrong_value(command, e.what()));
   return lines;
 }
+
+/// An Error{usage} with advice at the end of its last line: "..; see there", or after a question "..? See there".
+Error with_advice(std::vector<std::string> lines, std::string advice) {
+  const bool is_question = lines.back().ends_with('?');
+  if (is_question) advice[0] = char(std::toupper(advice[0]));
+  lines.back() += (is_question ? " " : "; ") + advice;
+  return {ErrorKind::usage, std::move(lines)};
+}
+
+}  // namespace
 
 void check_values(const CLI::App& command, const std::vector<std::string>& words) {
   for (size_t i = 0; i + 1 < words.size(); ++i) {
@@ -194,13 +203,6 @@ Error naming_variables(const Error& e, const CLI::App& command) {
     }
   }
   return {e.kind, lines};
-}
-
-Error with_advice(std::vector<std::string> lines, std::string advice) {
-  const bool is_question = lines.back().ends_with('?');
-  if (is_question) advice[0] = char(std::toupper(advice[0]));
-  lines.back() += (is_question ? " " : "; ") + advice;
-  return {ErrorKind::usage, std::move(lines)};
 }
 
 Error usage_error(const CLI::App& app, const CLI::ParseError& e) {

@@ -11,18 +11,12 @@ namespace mxfp4::cli {
 /// The help of a command: its purpose, examples, usage, and options in groups. Fits the terminal's width.
 std::string help_of(const CLI::App* app, const std::string& name);
 
-/// All problems with the words that a command was given.
-std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e);
-
 /// Throws Error{usage} if an option that needs a value is followed by another option. CLI11 would use that option as
 /// the value.
 void check_values(const CLI::App& command, const std::vector<std::string>& words);
 
 /// Puts the name of an environment variable before each line about a value that came from that variable.
 Error naming_variables(const Error& e, const CLI::App& command);
-
-/// An Error{usage} with advice at the end of its last line: "..; see there", or after a question "..? See there".
-Error with_advice(std::vector<std::string> lines, std::string advice);
 
 /// All problems with a command line, with the command that prints its help. app: of the whole command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& e);

@@ -48,7 +48,7 @@ test_fish_and_zsh() {
     expect 'fish completes options' 0 '^--layout-version' '' complete_in_fish 'convert --lay'
     expect 'fish completes values' 0 '^sglang' '' complete_in_fish 'convert --engine s'
     expect 'fish completes --opt=value' 0 '^--backend=auto' '' complete_in_fish 'convert --backend=a'
-    expect 'fish completes --opt=FILE' 0 '^--filelist=README.md' '' eval "cd '$root' && complete_in_fish 'convert --filelist=READ'"
+    expect 'fish completes --opt=FILE' 0 '^--published=README.md' '' eval "cd '$root' && complete_in_fish 'convert --published=READ'"
   fi
   if command -v zsh >/dev/null; then
     expect 'zsh completes commands' 0 '^convert$' '' complete_in_zsh con

@@ -22,8 +22,6 @@ test_values_of_convert() {
   expect 'no release' 2 '' 'error: MXFP4_PACK_ENGINE: .*vllm==x: no release of vllm' convert_by MXFP4_PACK_ENGINE=vllm==x
   expect 'no backend' 2 '' "error: MXFP4_PACK_BACKEND: no backend 'marln'" \
     env MXFP4_PACK_BACKEND=marln "$program" convert "$tiny" "$dir/env2" --engine vllm
-  expect 'in a list' 2 '' "error: -:1: MXFP4_PACK_BACKEND: no backend 'marln'" \
-    env MXFP4_PACK_BACKEND=marln "$program" convert --filelist - --engine vllm <<<"'$tiny' $dir/env2"
   expect 'the same value on the command line' 2 '' "error: no backend 'vllm'" env MXFP4_PACK_ENGINE=vllm "$program" convert "$tiny" "$dir/env2" --backend vllm
   expect 'and of another option' 2 '' "error: --level: '1' is none of" env MXFP4_PACK_THREADS=1 "$program" verify "$dir/env" --level 1
   expect 'or a layout version' 2 '' "error: backend marlin of vllm has no layout version '3'" \

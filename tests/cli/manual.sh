@@ -55,8 +55,6 @@ test_fields_of_json() {
   fields convert "$tiny" out "${as[@]}" --dry-run
   fields convert "$tiny" out "${as[@]}"
   fields convert "$tiny" out "${as[@]}"
-  echo "$tiny list ${as[*]}" >list.txt
-  fields convert --filelist list.txt
   fields inspect out
   fields verify out --source "$tiny"
   (cd "$tiny" && sha256sum -- *.safetensors) >SHA256SUMS
@@ -64,7 +62,7 @@ test_fields_of_json() {
   fields convert "$tiny" published "${as[@]}" --published SHA256SUMS
   fields unpack out again
   fields unpack out again --force
-  fields diff out list
+  fields diff out published
   fields backends
   prepare "$program" layout layout.json "${as[@]}" --model "$tiny" -q
   fields layout layout.json

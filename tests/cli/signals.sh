@@ -62,14 +62,6 @@ test_index_of_many_files() {
   expect 'nothing is left of it' 0 '^0$' '' sh -c "ls -A '$dir' | grep -c planned; true"
 }
 # by the end of the process that started it, where MXFP4_PACK_PARENT names that
-test_list() {
-  printf '%s\n' "$tiny list/0" >"$dir/list.txt"
-  for i in $(seq 1 200); do printf '%s\n' "$once/large list/$i"; done >>"$dir/list.txt"
-  mkdir list
-  list() { exec "${default[@]}" convert --filelist "$dir/list.txt" --backend marlin --engine vllm --threads 1 --page-cache no -q --json; }
-  expect 'a list: results of its finished lines' 143 \
-    '"converted":[1-9][0-9]*,.*"failed":[01],"jobs":\[\{.*"out":"list/0"' '' stop TERM 2 list
-}
 test_end_of_the_parent() {
   orphan() {
     sh -c 'MXFP4_PACK_PARENT=$$ "$@" 2>"$0.err" & sleep 0.3' "$dir/orphan" "$program" inspect "$once/index"

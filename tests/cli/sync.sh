@@ -23,9 +23,6 @@ test_refused() {
     expect "not with $other" 2 '' "error: --no-sync: only for a new OUT of one run, without ${other%% *}" \
       "$program" convert "$tiny" "$dir/out" $as --no-sync $other
   done
-  echo "'$tiny' '$dir/synced' --force" >"$dir/list"
-  expect 'nor in a line of a list' 2 '' '--no-sync: only for a new OUT' \
-    "$program" convert --filelist "$dir/list" $as --no-sync
   nothing out
 }
 run_cases

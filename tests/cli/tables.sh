@@ -8,11 +8,10 @@ convert tiny o --backend marlin --engine vllm
 convert tiny q --backend marlin --engine sglang
 prepare "$program" layout marlin.json --backend marlin --engine vllm --model tiny -q
 mkdir -p 'a/name/of some' && cp -r tiny 'a/name/of some/folder'
-echo 'a b c d' >list
 put q/packed/packed-00001.safetensors 4096 '\377'
 
 test_width() {
-  cp -r "$once"/{tiny,o,q,marlin.json,a,list} .
+  cp -r "$once"/{tiny,o,q,marlin.json,a} .
   for columns in 40 80 120; do
     shown() { expect "$1 fits $columns columns" 0 "$2" '' fits $columns "$program" "${@:3}"; }
     shown backends '^marlin +vllm' backends
@@ -38,7 +37,6 @@ test_width() {
     shown 'an error' '^mxfp4-pack: error: o: exists ' convert tiny o --backend marlin --engine sglang
     shown 'an error of many values' 'gpt-oss-20b.$' synth gpt-oss-20 s
     shown 'a name of the hub' '  hf download openai/gpt-oss-20b ' inspect openai/gpt-oss-20b
-    shown 'a list' '^mxfp4-pack: error: list:1: ' convert --filelist list --backend marlin --engine vllm
     shown 'what is unpacked' '^mxfp4-pack: u[0-9]+: 60 tensors' unpack o "u$columns"
     shown 'what is made' '^mxfp4-pack: s[0-9]+: ' synth gpt-oss-20b "s$columns" --tiny --layers 1
     shown 'a part' '^mxfp4-pack: .*part 0 of 1' convert tiny "p$columns" --backend marlin --engine vllm --part 0/1
