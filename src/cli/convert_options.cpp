@@ -237,19 +237,6 @@ is checked only with
 lists each tensor.)"},
       o.dry_run);
   add_replacement(app, o);
-  add_switch(app,
-             {.name = "--no-sync",
-              .help = "Exit without waiting for the disk, if the pipeline syncs later",
-              .manual = R"(Exit without waiting for the disk, if the pipeline syncs later.
-A power loss before that can damage
-.Ar OUT ;
-.Cm verify
-finds this.
-Excludes
-.Fl -add , -force
-and
-.Fl -part .)"},
-             [&o] { o.sync = Sync::no; });
   add(app, {.name = "--sha256", .help = "Write SHA256SUMS for sha256sum -c, which verify checks too", .manual = R"(Write
 .Pa SHA256SUMS
 for

@@ -43,10 +43,10 @@ void Conversion::run() {
     if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed during the run", file.fd().name());
     if (!is_linked_[i] && !write_way_) write_way_ = file.write_way();
     phases_.time(Phase::sync, [&] {
-      if (!is_linked_[i])
-        file.finish(options_.sync);
-      else if (options_.sync == Sync::yes)
+      if (is_linked_[i])
         file.fd().sync();
+      else
+        file.finish();
     });
     note_detail(fmt::format("{}: written, {}", plan_.files[i].name, human_bytes(plan_.files[i].bytes)));
   });
@@ -133,7 +133,6 @@ void Conversion::open_files() {
 }
 
 Writes Conversion::writes_of(int64_t bytes) const {
-  if (options_.sync == Sync::no && bytes <= free_for_dirty_pages()) return Writes::cached;
   return CacheRoom(options_.page_cache).holds(bytes) ? Writes::kept : Writes::direct;
 }
 

@@ -47,7 +47,7 @@ class Conversion {
         others_files_(plan.files.size()),
         files_(
             plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), writes_); },
-            [this](DirectFile& f) { f.finish(options_.sync); }),
+            [](DirectFile& f) { f.finish(); }),
         scales_(plan, source.reader(), sums_, options.allow_incomplete, problems_) {}
 
   /// Excludes jobs and files of other parts: they are neither carried out nor written.

@@ -40,15 +40,6 @@ namespace mxfp4 {
 
 namespace {
 
-/// Refuses --no-sync if an existing OUT, or other nodes, would depend on bytes that are not on disk.
-void check_sync(const ConvertOptions& o) {
-  if (o.sync == Sync::no && (o.force || o.add || o.part))
-    fail(ErrorKind::usage, "--no-sync: only for a new OUT of one run, without {}",
-         o.force ? "--force"
-         : o.add ? "--add"
-                 : "--part");
-}
-
 /// A conversion that is prepared but not begun.
 struct Prepared {
   const Backend& backend;
@@ -343,7 +334,6 @@ void settle_names(ConvertOptions& o) {
 }
 
 Json convert(const ConvertOptions& options) {
-  check_sync(options);
   if (!options.layout.empty())  // reports errors in these options first
     read_layout_of(options);
   else if (options.backend != "auto")

@@ -31,7 +31,6 @@ struct ConvertOptions : Recipe {
   bool no_loader = false;        // also writes outputs that no loader reads
   int threads = 0;
   DeviceOptions device;
-  Sync sync = Sync::yes;                        // of the files with tensors
   PageCache page_cache = PageCache::automatic;  // whether written files stay in the page cache
   std::optional<PartNumber> part;               // writes this part only
   bool merge = false;                           // merges all parts; if one is missing, does nothing

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <map>
 #include <string>
 
 namespace mxfp4 {
@@ -54,15 +52,6 @@ bool is_resident(unsigned char page) { return page & 1; }
 bool tells_what_is_cached(const Fd& fd) {
   if (::geteuid() == 0 || fd.stat().st_uid == ::geteuid()) return true;
   return ::faccessat(AT_FDCWD, fd.proc_path().c_str(), W_OK, AT_EACCESS) == 0;
-}
-
-int64_t free_for_dirty_pages() {
-  std::ifstream counters("/proc/vmstat");
-  std::map<std::string, int64_t> pages;
-  std::string name;
-  for (int64_t count; counters >> name >> count;) pages[name] = count;
-  const int64_t writers_wait = (pages["nr_dirty_background_threshold"] + pages["nr_dirty_threshold"]) / 2;
-  return std::max<int64_t>(0, writers_wait - pages["nr_dirty"] - pages["nr_writeback"]) * system_page();
 }
 
 bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes) {

@@ -11,10 +11,6 @@ namespace mxfp4 {
 /// another user's file as cached, unless this user may write the file.
 bool tells_what_is_cached(const Fd& fd);
 
-/// Bytes that a process can write through the page cache before Linux makes it wait for the disk; 0 if Linux does not
-/// provide the numbers.
-int64_t free_for_dirty_pages();
-
 /// Whether all of a range is in the page cache.
 bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes);
 

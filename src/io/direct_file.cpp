@@ -307,7 +307,7 @@ void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset
     part = std::min(bytes - done, most - (offset + done) % most);
     if (sink) sink(from + done, part);
     std::optional<Slots::Left> slot;
-    if (writes_wait()) slot.emplace();
+    if (!in_memory_) slot.emplace();
     fd_.write(from + done, part, offset + done);
   }
 }
@@ -318,7 +318,7 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
   if (!direct_writes_ || !congruent || begin >= end) {
     write_cached(from, bytes, offset, sink);
-    if (writes_wait()) begin_writing(fd_, offset, bytes);
+    if (!in_memory_) begin_writing(fd_, offset, bytes);
     return;
   }
   if (sink) sink(from, bytes);
@@ -331,19 +331,15 @@ WriteWay DirectFile::write_way() const {
   if (in_memory_) return {"memory", "tmpfs has no disk"};
   if (direct_writes_)
     return {"direct", "faster than through the page cache in measurements, and evicts nothing from it"};
-  if (writes_ == Writes::cached)
-    return {"cached", "the page cache has room for all of it, so no write waits for the disk"};
   if (writes_ == Writes::kept)
     return {"cached", "memory has room for OUT, and the next start then reads it from there"};
   return {"cached", direct_ ? "the blocks of the file system are larger than pages"
                             : "the file system has no direct writes, or the files are small"};
 }
 
-void DirectFile::finish(Sync sync) {
-  if (sync == Sync::yes) {
-    fd_.sync();
-    if (writes_ != Writes::kept) ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
-  }
+void DirectFile::finish() {
+  fd_.sync();
+  if (writes_ != Writes::kept) ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
   if (direct_) direct_.close();
   fd_.close();
 }

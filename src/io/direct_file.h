@@ -25,12 +25,9 @@ namespace mxfp4 {
 class CachedPages;
 struct ReadRun;
 
-/// Whether written data has to be on disk at the end.
-enum class Sync { yes, no };
-
 /// The way of writes if both ways are possible. kept: through the page cache, with the pages kept there and sent to
 /// the disk immediately.
-enum class Writes { direct, cached, kept };
+enum class Writes { direct, kept };
 
 /// How a file is written, "direct" (past the page cache), "cached" (through it) or "memory" (tmpfs), and why.
 struct WriteWay {
@@ -68,8 +65,8 @@ class DirectFile {
   /// Whether write() sends pages directly to the disk. They must have the same position within a page in memory as in
   /// the file.
   bool writes_pages() const { return direct_writes_; }
-  /// Closes the file. Sync::yes: syncs it first and, unless its pages are to be kept, drops them from the page cache.
-  void finish(Sync sync = Sync::yes);
+  /// Syncs the file, drops its pages from the page cache unless they are to be kept, and closes it.
+  void finish();
   const Fd& fd() const { return fd_; }
 
  private:
@@ -78,7 +75,6 @@ class DirectFile {
   void fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void fill_and_keep(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const;
-  bool writes_wait() const { return !in_memory_ && writes_ != Writes::cached; }
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it

@@ -131,14 +131,6 @@ TEST_CASE("what is read from the disk is the same wherever it is to lie, and not
   }
 }
 
-TEST_CASE("a file that is not to be synced has the same bytes") {
-  const Temporary file(std::filesystem::temp_directory_path());
-  DirectFile direct(open_write(file.name()));
-  direct.write(content().data(), total, 0);
-  direct.finish(Sync::no);
-  CHECK((read_text(file.name(), total) == content()));
-}
-
 TEST_CASE("reading leaves the page cache as it was") {
   const Temporary file(std::filesystem::temp_directory_path());
   Fd made = synced(file, content());
@@ -205,22 +197,6 @@ TEST_CASE("what an earlier run wrote is read from the disk") {
   made.write(content().data(), total, 0);
   CHECK(cached_pages(made) > total / 4096 / 2);
   CHECK(cached_pages(open_own(file.name())) == 0);
-}
-
-TEST_CASE("a file that nobody waits for is written through the page cache") {
-  const Temporary file(std::filesystem::temp_directory_path());
-  Fd made = synced(file, content());
-  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
-  DirectFile written(std::move(made), Writes::cached);
-  if (written.is_on_tmpfs()) return;
-  CHECK(std::string(written.write_way().way) == "cached");
-  written.write(content().data(), total, 0);
-  CHECK(cached_pages(written.fd()) > total / 4096 / 2);
-  written.finish(Sync::no);
-  CHECK((read_text(file.name(), total) == content()));
-  const int64_t room = free_for_dirty_pages();
-  CHECK(room >= 0);
-  CHECK(room <= int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE));
 }
 
 namespace {
