@@ -26,21 +26,11 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
   static MergeOptions o;
   app->description(
       "Join the parts that several nodes wrote\n\n"
-      "Makes OUT from the parts that convert wrote, or DEST from those that unpack wrote. Exit code 1: parts are "
-      "missing; their numbers are printed in Slurm's notation.");
-  app->footer(
-      "mxfp4-pack merge out/\n"
-      "mxfp4-pack merge gpt-oss-20b-again/ --source out/    # parts of unpack");
-  app->add_option("OUT", o.out, "Output whose parts convert or unpack wrote")->required()->type_name("");
-  add(app,
-      {.name = "--source",
-       .value = "OUT",
-       .help = "Unpack from this output; if DEST has no parts, compare it with this output",
-       .manual = R"(Unpack from this output [the path in the parts].
-If
-.Ar DEST
-has no parts, compare it with this output.)"},
-      o.source);
+      "Makes OUT from the parts that convert wrote. Exit code 1: parts are missing; their numbers are printed in "
+      "Slurm's "
+      "notation.");
+  app->footer("mxfp4-pack merge out/");
+  app->add_option("OUT", o.out, "Output whose parts convert wrote")->required()->type_name("");
   add(app,
       {.name = "--verify",
        .help = "Read all bytes again, and rewrite any that differ; always with SHA256SUMS",

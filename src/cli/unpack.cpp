@@ -5,7 +5,6 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/cli/commands.h"
-#include "src/cli/part_option.h"
 #include "src/convert/raw_layer.h"
 
 namespace mxfp4::cli {
@@ -19,8 +18,7 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
       "skipped. With --layer: prints one layer's experts on standard output.");
   app->footer(
       "mxfp4-pack unpack out/ gpt-oss-20b-again/\n"
-      "mxfp4-pack unpack out/ --layer model.layers.0.mlp.experts >layer.safetensors\n"
-      "mxfp4-pack unpack out/ gpt-oss-20b-again/ --part auto --merge");
+      "mxfp4-pack unpack out/ --layer model.layers.0.mlp.experts >layer.safetensors");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
   auto* layer = add(app,
@@ -60,8 +58,6 @@ The old one is kept as
 .Pa DEST.kept-N .)"},
       o.force)
       ->excludes(layer);
-  static PartOptions part;
-  add_part(app, part, {"--force", "--layer"});
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
@@ -71,9 +67,7 @@ The old one is kept as
     run = [&, layer] {
       o.json = common.json;
       if (layer->empty()) {
-        o.part = part.number();
-        Json result = unpack(o);
-        if (part.merge) result["merged"] = merge_if_whole({o.dest, o.out, false, o.threads, o.device, o.json});
+        const Json result = unpack(o);
         if (o.json) print_out("{}\n", one_line(result));
         return 0;
       }

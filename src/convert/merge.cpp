@@ -5,7 +5,6 @@
 #include "src/convert/part.h"
 #include "src/convert/part_run.h"
 #include "src/convert/unchanged.h"
-#include "src/convert/unpack_part.h"
 #include "src/io/merge_claim.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
@@ -41,10 +40,8 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
 Json look_at_output(const std::string& out, const Place& place) {
   const Folder there = place.folder();
   if (!has_manifest(there))
-    fail(ErrorKind::usage, "{}: there are no parts of it{}; convert or unpack --part writes them", out,
-         there ? ", and it is not an output of mxfp4-pack; if unpack wrote it from an output, "
-                 "merge it with --source"
-               : "");
+    fail(ErrorKind::usage, "{}: there are no parts of it{}; convert --part writes them", out,
+         there ? ", and it is not an output of mxfp4-pack" : "");
   Problems damage;
   const auto packed = open_packed(there, out, damage);
   check_as_written(*packed, damage);
@@ -59,17 +56,13 @@ Json look_at_output(const std::string& out, const Place& place) {
   return {{"out", out}, {"unchanged", true}};
 }
 
-/// Makes OUT or DEST of its parts.
+/// Makes OUT of its parts.
 Json join(const MergeOptions& options) {
   const Place place = place_of(options.out);
   const MergeClaim claim(place, options.out);
   // ends a merge that was cut short when OUT was in its place
   const bool is_finished = OutputDir(place.again(), options.out, owned_files).finished();
   const std::vector<PartFolder> parts = read_parts(parts_beside(place));
-  const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
-  if (is_unpacked) return merge_unpacked(options, place, parts);
-  if (!options.source.empty())
-    fail(ErrorKind::usage, "{}: its parts were written by convert; omit --source", options.out);
   if (!parts.empty()) {
     const ConvertOptions whole = options_of(options, parts.front());
     if (is_remote(whole.checkpoint))

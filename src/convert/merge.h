@@ -11,8 +11,7 @@ namespace mxfp4 {
 
 struct MergeOptions {
   std::string out;
-  std::string source = {};  // the output from which `out` was unpacked; empty: as recorded in its parts
-  bool verify = false;      // reads every byte again and makes damaged files again
+  bool verify = false;  // reads every byte again and makes damaged files again
   int threads = 0;
   DeviceOptions device;
   bool json = false;
@@ -23,7 +22,7 @@ std::string array_expression(std::span<const int> numbers);
 
 /// Makes OUT as convert would have made it. Another call changes nothing. Returns the result of convert. If nothing was
 /// done, returns an object with one of these keys. `missing`: the numbers of missing parts. `unchanged`: there are no
-/// parts, and OUT has all files of an output, or of the original checkpoint. Tensors are not read.
+/// parts, and OUT has all files of an output. Tensors are not read.
 Json merge(const MergeOptions& options);
 
 /// The object for missing parts.

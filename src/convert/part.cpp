@@ -63,7 +63,7 @@ std::optional<std::vector<bool>> read_records(const Plan& plan, const Deal& deal
 }  // namespace
 
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in) {
-  return {options.out, *in.place, plan, part_head_of(plan, options, in), "convert it whole, with --force"};
+  return {options.out, *in.place, plan, part_head_of(plan, options, in)};
 }
 
 std::optional<Parts> find_parts(const ConvertOptions& options, const Plan& plan, const Input& in) try {
@@ -113,7 +113,6 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
                     {.number = *options.part,
                      .command = command_of(options, plan),
                      .source_folder = in.files.folder,
-                     .mark = manifest_name,
                      .is_new = !options.force && !options.add,  // otherwise OUT did not exist when this run began
                      .write = convert});
 }

@@ -9,6 +9,7 @@
 #include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/io/stage.h"
+#include "src/packed/manifest_format.h"
 
 namespace mxfp4 {
 
@@ -26,8 +27,9 @@ void check_same(const PartRun& run, const std::string& place, const PartFolder& 
     why = "was made with other options (--add and --force count) or by another version";
   if (part.record.head.source != run.head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
-  fail(ErrorKind::usage, "{}: part {} of {} {}; discard the parts: mxfp4-pack clean {} --remove; or {}", run.out,
-       n.index, n.count, why, shell_word(run.out), run.whole);
+  fail(ErrorKind::usage,
+       "{}: part {} of {} {}; discard the parts: mxfp4-pack clean {} --remove; or convert it whole, with --force",
+       run.out, n.index, n.count, why, shell_word(run.out));
 }
 
 /// Removes the folder of parts and the staging directory if they are empty, for example after the first part failed.
@@ -47,11 +49,10 @@ class FolderOfParts {
   const Place& place_;
 };
 
-/// The state of a file in OUT: shows whether OUT has appeared or was replaced. Default-constructed if the file is
-/// missing.
-FileState state_at(const Place& place, const std::string& file) {
+/// The state of OUT's manifest: shows whether OUT has appeared or was replaced. Default-constructed if it is missing.
+FileState state_at(const Place& place) {
   const Folder out = place.folder();
-  const auto s = out ? out.look(file) : std::nullopt;
+  const auto s = out ? out.look(manifest_name) : std::nullopt;
   return s ? state_of(*s) : FileState();
 }
 
@@ -116,7 +117,7 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 
 Json write_part(const PartRun& run, const PartWork& work) {
   const PartNumber& part = work.number;
-  const auto state = [&] { return state_at(run.place, work.mark); };
+  const auto state = [&] { return state_at(run.place); };
   const FileState before = work.is_new ? FileState() : state();
   const Parts parts(run, part.count);
   const PartSize size = size_of(run.plan, parts.dealt(), part.index);

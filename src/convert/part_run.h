@@ -21,9 +21,8 @@ bool has_size(const Folder& folder, const std::string& name, int64_t bytes);
 struct PartRun {
   std::string out;  // as the user calls it
   const Place& place;
-  const Plan& plan;   // whose files and jobs are dealt out
-  JournalHead head;   // parts belong together if they have the same options and source
-  std::string whole;  // for messages: how to write the output without parts
+  const Plan& plan;  // whose files and jobs are dealt out
+  JournalHead head;  // parts belong together if they have the same options and source
 };
 
 /// The number of files and jobs of a part, and the bytes of its files.
@@ -40,10 +39,9 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 /// How to write one part.
 struct PartWork {
   PartNumber number;
-  Json command;                                       // the command line, which merge repeats
-  std::shared_ptr<const SourceFolder> source_folder;  // limits the permissions
-  std::string mark;    // a file of OUT; if its state changes, another output took OUT's place
-  bool is_new = true;  // OUT did not exist
+  Json command;                                                 // the command line, which merge repeats
+  std::shared_ptr<const SourceFolder> source_folder;            // limits the permissions
+  bool is_new = true;                                           // OUT did not exist
   std::function<Json(OutputDir& out, const Deal& deal)> write;  // returns seconds, "wall" among them
 };
 

@@ -8,7 +8,6 @@
 #include "src/base/elapsed.h"
 #include "src/base/log.h"
 #include "src/base/progress.h"
-#include "src/convert/unpack_part.h"
 #include "src/device/pipeline.h"
 #include "src/io/open_files.h"
 #include "src/packed/checksums.h"
@@ -24,12 +23,10 @@ namespace {
 
 class Unpacking {
  public:
-  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options,
-            const std::vector<bool>& wanted, const OutputDir& dest)
+  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options, const OutputDir& dest)
       : plan_(set.plan),
         manifest_(p.manifest),
         options_(options),
-        wanted_(wanted),
         devices_(choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes, true})),
         from_(read_from(p, set)),
         sums_(set.plan),
@@ -39,8 +36,7 @@ class Unpacking {
             source_.shards.size(),
             [this, &dest](size_t s) { return dest.create(source_.shards[s].name, file_bytes_[s]); },
             [](DirectFile& f) { f.finish(); }) {
-    for (size_t s = 0; s < source_.shards.size(); ++s)
-      if (wanted_[s]) add_shard(s);
+    for (size_t s = 0; s < source_.shards.size(); ++s) add_shard(s);
   }
 
   void run() {
@@ -66,7 +62,6 @@ class Unpacking {
   }
 
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
-  bool is_wanted(const Tensor& t) const { return wanted_[size_t(restored(t).file)]; }
 
   /// Returns the number of bytes written.
   int64_t carry_out(Worker& worker, const Job& job) {
@@ -79,8 +74,6 @@ class Unpacking {
 
   /// A copied piece is read into memory with the position within a page that direct writes need.
   int64_t restore(Worker& worker, const Pieces& pieces) {
-    const auto is_in_wanted = [&](const Piece& p) { return is_wanted(*p.range.tensor); };
-    if (std::none_of(pieces.list.begin(), pieces.list.end(), is_in_wanted)) return 0;
     const Piece& first = pieces.list.front();
     const int64_t offset = pieces.tensor ? 0 : restored(*first.range.tensor).offset + first.range.offset;
     uint8_t* source = worker.source.reserve(pieces.source_bytes, offset);
@@ -88,7 +81,6 @@ class Unpacking {
     from_->read(worker, pieces, source, std::ref(hasher));
     int64_t done = 0;
     for (const Piece& p : pieces.list) {
-      if (!is_in_wanted(p)) continue;
       const Tensor& to = restored(*p.range.tensor);
       files_.get(size_t(to.file))->write(source + p.source_at, p.range.bytes, to.offset + p.range.offset);
       done += p.range.bytes;
@@ -99,7 +91,7 @@ class Unpacking {
   void check_sums() const {
     Problems problems;
     each_source(plan_, sums_, [&](const SourceSum& s) {
-      if (is_wanted(s.tensor) && !XXH128_isEqual(hash_of_pieces(s.hashes), manifest_.checksum_of(s.tensor.name)))
+      if (!XXH128_isEqual(hash_of_pieces(s.hashes), manifest_.checksum_of(s.tensor.name)))
         problems.error(source_.where(s.tensor),
                        "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
     });
@@ -109,7 +101,6 @@ class Unpacking {
   const Plan& plan_;
   const Manifest& manifest_;
   const UnpackOptions& options_;
-  const std::vector<bool>& wanted_;  // for each shard
   const DeviceChoice devices_;
   std::unique_ptr<Source> from_;
   Checksums sums_;
@@ -124,8 +115,7 @@ bool is_unedited(const Checkpoint& source, const Folder& dir, const std::string&
   return !dir.has(name) || has_text(dir, name, companion_text(source, name));
 }
 
-}  // namespace
-
+/// Opens an output. Throws unless it has an unpackable set and undamaged small files.
 std::unique_ptr<PackedCheckpoint> open_to_unpack(const std::string& out) {
   Problems problems;
   auto packed = open_packed(out, problems);
@@ -137,11 +127,7 @@ std::unique_ptr<PackedCheckpoint> open_to_unpack(const std::string& out) {
   return packed;
 }
 
-void write_shards(const PackedCheckpoint& packed, const PackedSet& set, const UnpackOptions& options,
-                  const std::vector<bool>& wanted, const OutputDir& dest) {
-  Unpacking(packed, set, options, wanted, dest).run();
-}
-
+/// Writes config, index and companions as in the source.
 void write_small_files(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)
     dest.write_text(name, companion_text(p.manifest.source, name));
@@ -150,6 +136,7 @@ void write_small_files(const PackedCheckpoint& p, const OutputDir& dest) {
   check_names(dest, p.manifest.source.companions);
 }
 
+/// The names of all files that unpack writes.
 std::vector<std::string> unpacked_files(const Checkpoint& source) {
   std::vector<std::string> names = source.companions;
   names.insert(names.end(), {config_name, index_name});
@@ -157,6 +144,7 @@ std::vector<std::string> unpacked_files(const Checkpoint& source) {
   return names;
 }
 
+/// The same names if all small files in `dir`, including config.json, belong to this checkpoint; otherwise none.
 std::vector<std::string> same_files(const Checkpoint& source, const Folder& dir) {
   const auto is_same = [&](const std::string& name) { return is_unedited(source, dir, name); };
   const bool is_it = has_text(dir, config_name, source.config_text) &&
@@ -164,13 +152,14 @@ std::vector<std::string> same_files(const Checkpoint& source, const Folder& dir)
   return is_it ? unpacked_files(source) : std::vector<std::string>();
 }
 
+}  // namespace
+
 Json unpack(const UnpackOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const auto packed = open_to_unpack(options.out);
   const PackedSet& set = packed->unpackable_set();
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
-  if (options.part) return unpack_part(options, *packed, set);
   const Checkpoint& source = packed->manifest.source;
   OutputDir dest(place_of(options.dest, options.out), options.dest,
                  [&](const Folder& dir) { return same_files(source, dir); });
@@ -180,7 +169,7 @@ Json unpack(const UnpackOptions& options) {
              .made = unpacked_files(source),
              .bytes = bytes,
              .source_folder = packed->held.source()});
-  write_shards(*packed, set, options, std::vector<bool>(source.shards.size(), true), dest);
+  Unpacking(*packed, set, options, dest).run();
   write_small_files(*packed, dest);
   dest.commit(config_name);
   const double seconds = seconds_since(begin);

@@ -137,21 +137,6 @@ test_copy_of_the_old_output_takes_its_place() {
     expect "$then: nothing is left" 1 '' '' compgen -G "$shared/.o.*"
   done
 }
-# Another checkpoint with an equal config.json takes the place of DEST, when a merge of its parts was killed.
-test_another_checkpoint_takes_the_place_of_dest() {
-  fresh
-  for seed in 1 2; do prepare "$program" synth gpt-oss-20b "$shared/seed$seed" --tiny --seed $seed -q; done
-  prepare "$program" convert "$shared/seed1" "$shared/packed" "${marlin[@]}"
-  two_parts() { for part in 0 1; do prepare "$program" unpack "$shared/packed" "$out" --part $part/2 -q; done; }
-  two_parts
-  number=$(calls_until_named renameat2 "$program" merge "$out" -q)
-  rm -r "$out" && two_parts
-  killed_at renameat2 $number "$program" merge "$out" -q
-  expect 'the merge was killed' 1 '' '' test -e "$out"
-  other mv "$shared/seed2" "$out"
-  expect 'merge does not take another checkpoint for DEST' 2 '' 'do not have the checksum' "$program" merge "$out"
-  expect 'nor without its parts' 2 '' 'seed2|there are no parts|do not have the checksum' bash -c 'rm -rf "$1"/.o.*/parts; "$2" merge "$1/o"' - "$shared" "$program"
-}
 # clean: another output with an edited file takes the staging directory's name between the look and the removal.
 test_edited_output_takes_the_hidden_name() {
   fresh

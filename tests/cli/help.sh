@@ -12,13 +12,11 @@ test_contents() {
   expect 'and by its option' 0 '^  -q, --quiet +Print only problems' '' "$program" convert --help
   expect 'defaults and variables' 0 'default: 0\] \[env:' '' "$program" convert --help
   expect 'a default of several values' 0 'default: 1,16,256\]' '' "$program" verify --help
-  expect 'unpacked by many' 0 '^  mxfp4-pack unpack out/ .* --part auto --merge$' '' "$program" unpack --help
   expect 'version' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" --version
   expect 'version, short' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" -V
   released=$(sed -n 's/^## \([0-9][0-9a-z.-]*\) .*/\1/p' "$root/CHANGELOG.md" | head -n 1)
   expect "the version is CHANGELOG's last" 0 "^mxfp4-pack ${released//./\\.}\$" '' "$program" --version
   expect 'version as JSON' 0 '^\{"version":"[0-9].*"drivers":\["?.*"driver":".*"cuda":"' '' "$program" --version --json
-  expect 'a merge of parts' 0 '^  mxfp4-pack merge .* --source out/' '' "$program" merge --help
   expect 'version says which drivers are in' 0 '^CPU drivers .*tables; here [a-z0-9]+$' '' "$program" --version
   expect 'version says what there is of CUDA' 0 'CUDA' '' "$program" --version
 }

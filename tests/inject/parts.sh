@@ -1,23 +1,14 @@
 #!/usr/bin/env bash
-# Fails each system call of a tiny convert --part, or unpack --part, and of the merge, in turn.
-# usage: parts.sh MXFP4-PACK INJECT-LIBRARY CKPT part|merge|unpack-part|unpack-merge [STEP]
+# Fails each system call of a tiny convert --part, and of the merge, in turn.
+# usage: parts.sh MXFP4-PACK INJECT-LIBRARY CKPT part|merge [STEP]
 # STEP n (default 1: every call): see lib.sh. OUT must be absent or whole, and after it the missing parts and a merge
 # must end in the bytes of an undisturbed run.
 . "$(dirname "$0")/lib.sh"
-form=$4 what=${4#unpack-} step=${5:-1}
+what=$4 step=${5:-1}
 options=(--backend marlin --engine vllm --link --threads 1)
 convert() { "$program" convert "$dir/in" "$@" "${options[@]}"; }
-if [ "$what" = "$form" ]; then
-  part() { convert "$dir/out" --part "$1/2"; }
-else
-  packed=$(mktemp -d)  # reading it does not fail
-  trap 'rm -rf "$dir" "$packed"' EXIT
-  convert "$packed/out" -q || exit 1
-  part() { "$program" unpack "$packed/out" "$dir/out" --threads 1 --part "$1/2"; }
-fi
-source=()
-[ "$what" = "$form" ] || source=(--source "$packed/out")
-merge() { "$program" merge "$dir/out" --threads 1 "${source[@]}" "$@"; }
+part() { convert "$dir/out" --part "$1/2"; }
+merge() { "$program" merge "$dir/out" --threads 1 "$@"; }
 work() { if [ "$what" = part ]; then part 0; else merge; fi; }
 reset() {
   rm -rf "$dir/out" "$dir"/.out.*
@@ -40,13 +31,9 @@ check() {
   [ "$(bytes "$dir/out")" = "$expected" ] || die 'other bytes than an undisturbed run'
 }
 
-if [ "$what" = "$form" ]; then
-  convert "$dir/single" -q || exit 1
-  expected=$(bytes "$dir/single")
-  rm -r "$dir/single"
-else
-  expected=$(bytes "$dir/in")
-fi
+convert "$dir/single" -q || exit 1
+expected=$(bytes "$dir/single")
+rm -r "$dir/single"
 reset
 run_undisturbed
 reset

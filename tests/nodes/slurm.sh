@@ -141,25 +141,6 @@ until_true all_ended
 mxfp4-pack merge out/ -q || die 'merge'
 same 'two on one part, clocks an hour off'
 
-cat >unpack.sbatch <<'SCRIPT'
-#!/bin/sh
-export MXFP4_PACK_PARTS=5
-mxfp4-pack unpack single again --part auto
-SCRIPT
-id=$(sbatch --parsable --array=0-4 unpack.sbatch)
-until_true compgen -G '.again.mxfp4-pack/parts/*'
-scancel --signal=KILL "${id}_0"
-until_true all_ended
-missing=$(mxfp4-pack merge again 2>/dev/null)
-after=()  # all parts may have been there before the kill
-[ -z "$missing" ] || after=(--dependency=afterok:"$(sbatch --parsable --array="$missing" unpack.sbatch)")
-merge_again() { sbatch --wait --kill-on-invalid-dep=yes "${after[@]}" --wrap 'mxfp4-pack merge again --source single' >/dev/null; }
-merge_again || die 'merge of what was unpacked'
-merge_again || die 'the same merge once more'
-diff -r ckpt again || die 'unpack by an array: another checkpoint'
-rm -r again
-echo "unpack by an array of 5, one killed (missing: ${missing:-none}), merged twice: the checkpoint"
-
 cat >tasks.sbatch <<'SCRIPT'
 #!/bin/sh
 #SBATCH --nodes=5 --ntasks=5
