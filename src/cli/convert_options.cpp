@@ -237,14 +237,6 @@ is checked only with
 lists each tensor.)"},
       o.dry_run);
   add_replacement(app, o);
-  add(app, {.name = "--sha256", .help = "Write SHA256SUMS for sha256sum -c, which verify checks too", .manual = R"(Write
-.Pa SHA256SUMS
-for
-.Ql sha256sum -c .
-If this file exists,
-.Cm verify
-checks it.)"},
-      o.sha256);
 }
 
 }  // namespace

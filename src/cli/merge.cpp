@@ -33,7 +33,7 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
   app->add_option("OUT", o.out, "Output whose parts convert wrote")->required()->type_name("");
   add(app,
       {.name = "--verify",
-       .help = "Read all bytes again, and rewrite any that differ; always with SHA256SUMS",
+       .help = "Read all bytes again, and rewrite any that differ",
        .manual = R"(Read all bytes again, and rewrite any that differ.
 If
 .Ar OUT

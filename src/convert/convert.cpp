@@ -24,7 +24,6 @@
 #include "src/io/merge_claim.h"
 #include "src/io/output.h"
 #include "src/io/place.h"
-#include "src/io/sha256.h"
 #include "src/io/source_folder.h"
 #include "src/models/complete.h"
 #include "src/packed/add_set.h"
@@ -118,7 +117,6 @@ struct Earlier {
 Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
   const Folder there = in.place->folder();
   if ((options.force && !options.part) || !has_manifest(there)) return {};
-  if (options.sha256 && !there.has(sums_name)) return {false, "it has no SHA256SUMS"};
   Problems damage;
   const auto opened = to.earlier() ? nullptr : open_earlier(options, there, damage);
   if (!opened && !to.earlier()) return {};
@@ -180,8 +178,6 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
   p.manifest.allow_incomplete |= conversion.has_damage();
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
-  if (p.manifest.sha256sums)
-    write_sums(out, to.earlier() ? to.earlier()->held.folder().again() : Folder(), options.threads);
   for (const OutFile& f : p.plan.files)
     if (!has_size(out.built(), f.name, f.bytes))
       fail(ErrorKind::io, "{}: {} was removed meanwhile", options.out, f.name);
@@ -235,7 +231,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   if (trusts_parts && !in.published.empty()) drop_published(options, p.manifest);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
   if (!takes_parts) conversion.compare_with(in.files, in.published);
-  if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
+  if (options.merge && !options.verify) leave_out(*parts, conversion);
   if (out.committed())
     finish_earlier(options, *in.place, conversion);
   else

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "src/convert/published_source.h"
-#include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
@@ -21,7 +20,6 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   ManifestOptions m;
   m.model = options_.model;
   m.allow_incomplete = options_.is_incomplete;
-  m.sha256sums = options_.sha256;
   m.published = in.known ? in.known->options.published : in.published;
   m.skips_published = in.known ? in.known->options.skips_published : options_.skips_published;
   return m;
@@ -64,7 +62,6 @@ ManifestOptions AddedSet::manifest_options(const Input& in) const {
   m.tool_version = MXFP4_VERSION;
   if (!in.published.empty() && !has_record(m.published, in.published)) m.published = in.published;
   m.skips_published = m.skips_published && m.published.empty();
-  m.sha256sums = options_.sha256 || out_.held.holds(sums_name);
   return m;
 }
 
@@ -72,9 +69,6 @@ void AddedSet::check(const Plan& plan) const {
   refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp_size);
   for (const std::string& name : names_of_set(plan)) check_free(name);
   if (!has_run_file(out_.held.folder())) check_free(run_file);
-  const Folder& there = out_.held.folder();
-  if (there.has(sums_name) && !is_own_sums(there, out_.manifest.files))
-    fail(ErrorKind::usage, "{}: {} is not as mxfp4-pack wrote it; move it away first", options_.out, sums_name);
 }
 
 void AddedSet::check_free(const std::string& name) const {

@@ -17,7 +17,6 @@ struct Recipe {
   ModelOptions model;
   bool allow_incomplete = false;  // converts despite missing tensors or unintended contents
   bool link = false;              // shards without experts are kept whole, as links if possible
-  bool sha256 = false;            // writes SHA256SUMS
 };
 
 /// Calls f(name, member) for each member. The names are those of the options, with _ for -. A part's command, the
@@ -34,7 +33,6 @@ void visit(R& recipe, const F& f) {
   f("gate_up", recipe.model.gate_up);
   f("allow_incomplete", recipe.allow_incomplete);
   f("link", recipe.link);
-  f("sha256", recipe.sha256);
 }
 
 }  // namespace mxfp4

@@ -27,12 +27,11 @@ int known_tp_size(int tp_size) {
 }
 
 void take_flags(unsigned flags, ConvertOptions& o) {
-  const unsigned all = MXFP4_PACK_FORCE | MXFP4_PACK_ADD | MXFP4_PACK_SHA256 | MXFP4_PACK_NO_LOADER;
+  const unsigned all = MXFP4_PACK_FORCE | MXFP4_PACK_ADD | MXFP4_PACK_NO_LOADER;
   if (flags & ~all) fail(ErrorKind::usage, "flags {:#x} are not known", flags & ~all);
   if (flags & MXFP4_PACK_FORCE && flags & MXFP4_PACK_ADD) fail(ErrorKind::usage, "FORCE excludes ADD");
   o.force = flags & MXFP4_PACK_FORCE;
   o.add = flags & MXFP4_PACK_ADD;
-  o.sha256 = flags & MXFP4_PACK_SHA256;
   o.no_loader = flags & MXFP4_PACK_NO_LOADER;
 }
 

@@ -177,8 +177,7 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_cached_bytes(mxfp4_pack_reader* read
 enum {
   MXFP4_PACK_FORCE = 1,    /* replace what mxfp4-pack made */
   MXFP4_PACK_ADD = 2,      /* add a set to an output of the same checkpoint */
-  MXFP4_PACK_SHA256 = 4,   /* write SHA256SUMS */
-  MXFP4_PACK_NO_LOADER = 8 /* accept a set that no loader of the engine's release reads */
+  MXFP4_PACK_NO_LOADER = 4 /* accept a set that no loader of the engine's release reads */
 };
 
 typedef struct mxfp4_pack_conversion {

@@ -4,10 +4,8 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "src/checkpoint/companion.h"
-#include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/canary.h"
 #include "src/packed/file_checks.h"
@@ -99,29 +97,6 @@ void write_parts(Fd file, const TextSource& text) {
 
 std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }
 
-constexpr int64_t max_sums_bytes = int64_t(1) << 30;
-
-/// Lines of a SHA256SUMS by file name.
-using Lines = std::map<std::string, std::string>;
-
-Lines lines_of(const std::string& text) {
-  Lines out;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    if (line.size() > 66) out.emplace(line.substr(66), line);
-  return out;
-}
-
-Lines sums_in(const Folder& dir) {
-  return dir && dir.has(sums_name) ? lines_of(read_text(dir, sums_name, max_sums_bytes)) : Lines();
-}
-
-/// Whether the name is the same file (device and inode) in both directories.
-bool share_file(const Folder& a, const Folder& b, const std::string& name) {
-  const auto one = a.look(name), other = b.look(name);
-  return one && other && identity_of(*one) == identity_of(*other);
-}
-
 }  // namespace
 
 void check_companions(const Checkpoint& source, Problems& problems) {
@@ -139,14 +114,14 @@ std::set<std::string> names_of_set(const Plan& plan) {
 }
 
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier) {
-  std::set<std::string> fresh = {manifest_name, config_name, sums_name, run_file};
+  std::set<std::string> fresh = {manifest_name, config_name, run_file};
   fresh.merge(names_of_set(plan));
   link_files(earlier.held.folder(), out, fresh);
 }
 
 std::vector<std::string> files_made(const Plan& plan) {
   std::vector<std::string> names = plan.checkpoint->companions;
-  names.insert(names.end(), {manifest_name, config_name, index_name, sums_name, source_headers_name, source_index_name,
+  names.insert(names.end(), {manifest_name, config_name, index_name, source_headers_name, source_index_name,
                              source_table_name, canary_name(plan), set_table_name(plan.set)});
   for (const OutFile& f : plan.files) names.push_back(f.name);
   return names;
@@ -233,25 +208,6 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   check_names(out, plan.checkpoint->companions);
   const std::vector<ManifestSet> none;
   out.write_text(manifest_name, make_manifest(plan, of_tensors, options, files, earlier ? earlier->sets : none));
-}
-
-void write_sums(const OutputDir& out, const Folder& earlier, int threads) {
-  const Folder& built = out.built();
-  const Lines known = sums_in(earlier);
-  Lines lines;
-  NamedFiles others;
-  for (const std::string& name : owned_files(built)) {
-    if (name == sums_name) continue;
-    const auto line = known.find(name);
-    if (line != known.end() && share_file(earlier, built, name))
-      lines.insert(*line);
-    else
-      others[name] = [&built, name] { return open_read(built, name); };
-  }
-  lines.merge(lines_of(sha256_sums(others, threads)));
-  std::string text;
-  for (const auto& [name, line] : lines) text += line + "\n";
-  out.write_text(sums_name, text);
 }
 
 }  // namespace mxfp4

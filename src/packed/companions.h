@@ -49,8 +49,4 @@ void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint
 void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
                       const PackedCheckpoint* existing);
 
-/// Writes SHA256SUMS for the manifest and every file that it lists. earlier: a directory whose SHA256SUMS is reused for
-/// files that are hard links to the same data. It may hold nothing.
-void write_sums(const OutputDir& out, const Folder& earlier, int threads);
-
 }  // namespace mxfp4

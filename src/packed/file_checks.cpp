@@ -6,7 +6,6 @@
 
 #include "src/base/folder.h"
 #include "src/base/long_text.h"
-#include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/packed_checkpoint.h"
 
@@ -45,9 +44,8 @@ std::string header_checksum(const Fd& fd, int64_t bytes) {
   return checksum_of(header);
 }
 
-bool may_be_there(const ManifestOptions& made, const std::string& name) {
-  return (name == sums_name && made.sha256sums) || name == run_file || name == ".gitattributes" ||
-         name.starts_with(".git/") || name.starts_with(".cache/");
+bool may_be_there(const std::string& name) {
+  return name == run_file || name == ".gitattributes" || name.starts_with(".git/") || name.starts_with(".cache/");
 }
 
 /// Whether open_packed() has read this file and reported its problems.
@@ -84,8 +82,7 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
   std::set<std::string> listed = {manifest_name};
   for (const ListedFile& f : packed.manifest.files) listed.insert(f.name);
   for (const std::string& name : names_in(packed.held))
-    if (!listed.count(name) && !may_be_there(packed.manifest.options, name))
-      problems.error(name, "not listed in {}", manifest_name);
+    if (!listed.count(name) && !may_be_there(name)) problems.error(name, "not listed in {}", manifest_name);
 }
 
 namespace {
@@ -99,21 +96,6 @@ bool is_edited(const Folder& out, const ListedFile& f) {
 
 }  // namespace
 
-bool is_own_sums(const Folder& out, const std::vector<ListedFile>& listed) {
-  constexpr int64_t most = int64_t(1) << 30;
-  if (!out.has_file(sums_name) || open_read(out, sums_name).stat().st_size > most) return false;
-  std::set<std::string> expected = {manifest_name};
-  for (const ListedFile& f : listed) expected.insert(f.name);
-  const std::string text = read_text(out, sums_name, most);
-  size_t at = 0;
-  for (const std::string& name : expected) {
-    if (text.compare(std::min(text.size(), at + 64), name.size() + 3, "  " + name + "\n") != 0) return false;
-    at += 64 + name.size() + 3;
-  }
-  const NamedFiles manifest = {{manifest_name, [&] { return open_read(out, manifest_name); }}};
-  return at == text.size() && text.find(sha256_sums(manifest, 1)) != text.npos;
-}
-
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed) {
   const auto edited = std::find_if(listed.begin(), listed.end(), [&](auto& f) { return is_edited(out, f); });
   return edited == listed.end() ? "" : edited->name;
@@ -125,7 +107,6 @@ std::vector<std::string> owned_files(const Folder& out) {
   std::vector<std::string> names = {manifest_name};
   for (const ListedFile& f : listed)
     if (!is_edited(out, f)) names.push_back(f.name);
-  if (is_own_sums(out, listed)) names.push_back(sums_name);
   return names;
 }
 

@@ -18,12 +18,8 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
 /// does not count as edited.
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed);
 
-/// Whether SHA256SUMS has a line for each file, in order of names, and the manifest's hash is right. The other hashes
-/// are not checked, because this would read all files.
-bool is_own_sums(const Folder& out, const std::vector<ListedFile>& listed);
-
-/// The files that may be removed with OUT: the manifest, the files that it lists and SHA256SUMS, except small files
-/// that somebody edited. Empty if OUT has no manifest.
+/// The files that may be removed with OUT: the manifest and the files that it lists, except small files that somebody
+/// edited. Empty if OUT has no manifest.
 std::vector<std::string> owned_files(const Folder& out);
 
 /// Throws Error{input} if a listed file has an unknown kind: unpack and a new conversion would lose its contents.

@@ -49,7 +49,6 @@ struct ManifestOptions {
   ModelOptions model;
   bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents
   Json loss;                      // counts of a lossy backend, over all experts
-  bool sha256sums = false;        // OUT has a SHA256SUMS
   PublishedList published;        // the source's files whose published hashes were compared
   bool skips_published = false;   // published hashes existed but were not compared
   std::string tool_version = MXFP4_VERSION;

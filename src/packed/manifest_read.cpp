@@ -31,7 +31,6 @@ class Reader {
     const Field source = json_.at("source");
     m_.own_checksum = json_.at("xxh3_128").text();
     check_needs(json_);
-    m_.options.sha256sums = json_.has("sha256sums") && json_.at("sha256sums").flag();
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
     if (source.has("gate_up")) m_.options.model.gate_up = source.at("gate_up").text();

@@ -156,7 +156,6 @@ std::string make_manifest(const Plan& plan, const TensorSums& sums, const Manife
   Json m = {{"format_version", format_version},
             {"xxh3_128", no_checksum},
             {"tool", {{"name", "mxfp4-pack"}, {"version", options.tool_version}}}};
-  if (options.sha256sums) m["sha256sums"] = true;
   m["source"] = source_of(plan, sums, options);
   m["model"] = model_of(*plan.model);
   Json list = Json::array();  // not m["files"].push_back(): without memory that would leave an array of nothing

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "src/io/sha256.h"
 #include "src/packed/source_headers.h"
 #include "src/packed/tables.h"
 
@@ -20,8 +19,6 @@ void hold_files(PackedCheckpoint& p) {
   problems.throw_if_any();
   p.manifest = read_manifest_file(path);
   for (const ListedFile& f : p.manifest.files) p.held.hold(f.name);
-  const bool has_sums = p.held.folder().has(sums_name);
-  if (has_sums || p.manifest.options.sha256sums) p.held.hold(sums_name);
   p.held.throw_if_replaced(manifest_name);  // otherwise some files could belong to another output
   Checkpoint& source = p.manifest.source;
   source.dir = p.dir;

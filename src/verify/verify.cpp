@@ -12,7 +12,6 @@
 #include "src/verify/original.h"
 #include "src/verify/request.h"
 #include "src/verify/set_check.h"
-#include "src/verify/sums.h"
 #include "src/verify/verdict.h"
 
 namespace mxfp4 {
@@ -29,7 +28,6 @@ void check_bytes(const std::string& out, int threads) {
   Problems problems;
   const auto packed = open_packed(out, problems);
   if (!problems.any()) add(check_checksums(*packed, threads, PageCache::automatic), problems);
-  check_sums(*packed, {}, threads, problems);
   problems.throw_if_any();
 }
 
@@ -64,7 +62,6 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
     compare_with_rebuilt(packed, source ? *source.checkpoint : packed.manifest.source, v.problems);
   const DeviceChoice devices = device_for(options, *std::max_element(v.levels.begin(), v.levels.end()));
   const bool is_same = verify_tensors(options, packed, source, devices, v.problems.count() == of_rest, v);
-  check_sums(packed, options.part, options.threads, v.problems);
   KernelOptions kernels = kernel_options(options, devices);
   kernels.file = saved;
   for (size_t i = 0; i < packed.sets.size(); ++i) {

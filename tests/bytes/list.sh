@@ -60,7 +60,6 @@ options() {
   local marlin='--backend marlin --engine vllm'
   echo "tp2|gpt-oss-20b.256|$marlin --tp-size 2"
   echo "kept shards|deepseek-v4-flash|$marlin --link"
-  echo "sha256|gpt-oss-20b|$marlin --sha256"
 }
 
 { rows | conversions; options; } >"$dir/jobs"

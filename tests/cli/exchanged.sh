@@ -162,10 +162,10 @@ test_files_that_arrive() {
 }
 # Files with the names that --add gives to its own.
 test_files_with_names_of_an_added_set() {
-  for name in packed/set1-packed-00001.safetensors packed/canary-1.safetensors SHA256SUMS .mxfp4-pack-run; do
+  for name in packed/set1-packed-00001.safetensors packed/canary-1.safetensors .mxfp4-pack-run; do
     fresh
     "$program" convert "$tiny" "$out" "${marlin[@]}" && echo mine >"$out/$name"
-    "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm --add -q --sha256 2>/dev/null
+    "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm --add -q 2>/dev/null
     expect "--add: $name stays" 0 '^1$' '' all_kept
   done
   fresh
@@ -272,15 +272,6 @@ test_parts_and_published() {
   expect 'parts and --published' 2 '' 'whose bytes were not compared' "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
   expect 'also after they were moved' 2 '' 'whose bytes were not compared' "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
   expect 'without it' 0 '' '' "$program" convert "$shared/source" "$out" "${marlin[@]}" --no-published
-}
-# SHA256SUMS that somebody signed or made.
-test_edited_sums() {
-  fresh
-  "$program" convert "$tiny" "$out" "${marlin[@]}" --sha256 && sed -i '1i mine' "$out/SHA256SUMS"
-  for how in --force --add; do
-    expect "$how: SHA256SUMS was edited" 2 '' 'SHA256SUMS' "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm $how -q
-  done
-  expect 'and stays' 0 '^1$' '' all_kept
 }
 # verify --save writes below the folder that it found, though somebody puts a link in its place.
 test_save_and_a_link() {

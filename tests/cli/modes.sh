@@ -27,7 +27,7 @@ as_source() {
 test_as_the_source() {
   umask 002
   as_source 'a public source' 644 : 644 755
-  as_source 'with shards kept and checksums' 644 : 644 755 --link --sha256
+  as_source 'with shards kept' 644 : 644 755 --link
   as_source 'a source that a group may write' 664 : 664 755
   as_source 'the umask holds' 664 'umask 022' 644 755
   as_source 'one shard for the group' 644 'chmod 640 in/model-00000-of-00001.safetensors' 640 750
@@ -83,7 +83,7 @@ test_access_list_of_the_folder_above() {
     acl passing 2>/dev/null || skip 'no access lists'
     source_with 600
     chmod 700 in
-    on passing/private --sha256
+    on passing/private
     check "umask $mask" passing/private 600 700
     on passing/private --add --backend triton-hopper
     check "with a set added, umask $mask" passing/private 600 700

@@ -102,7 +102,7 @@ test_full_disk() {
   parts() { find "$dir/small" -name part-record; }
   free=$(($(df -B 1000 --output=avail "$dir/small" | tail -n 1) - 1))
   expect 'a run over parts of another that the disk has no room for' 2 '' "small: [0-9.]+ [kM]B needed, ($free|$((free + 1)))([.][0-9])? kB free$" \
-    on small/out --sha256 --force
+    on small/out --link --force
   expect 'leaves the parts' 0 'part-record' '' parts
   umount "$dir/small"
 }

@@ -40,8 +40,7 @@ test_other_runs_beside_it() {
   source=source
   cp -r "$many" source
   leave_new
-  expect 'a part with other options' 2 '' 'an interrupted run with other options is there; finish that one' on --sha256 --part 0/2
-  expect 'other options' 2 '' "$(others 'sha256 was false, is true')" on --sha256
+  expect 'a part with other options' 2 '' 'an interrupted run with other options is there; finish that one' on --link --part 0/2
   expect '--link' 2 '' "$(others 'link was false, is true')" on --link
   echo mine >source/NOTES.md
   expect 'a new companion' 2 '' "$(changed 'file NOTES.md is new')" on
@@ -56,8 +55,8 @@ test_other_runs_beside_it() {
 }
 test_force_discards_it() {
   leave_new
-  expect 'another conversion' 0 '' 'k: [1-9][0-9]* finished steps? of an interrupted run with other inputs: discarded \(sha256 was false, is true\)$' \
-    on --sha256 --force
+  expect 'another conversion' 0 '' 'k: [1-9][0-9]* finished steps? of an interrupted run with other inputs: discarded \(link was false, is true\)$' \
+    on --link --force
   is_right
 }
 test_source_that_changed_with_its_time_put_back() {

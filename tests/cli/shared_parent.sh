@@ -52,7 +52,7 @@ test_convert() {
   for moment in - . new new/.mxfp4-pack-run journal new/packed new/packed/packed-00001.safetensors new/rest-00001.safetensors \
     new/packed/canary-0.safetensors new/config.json new/mxfp4-pack.json loop; do
     private
-    attack 'convert' "$stage" "$moment" "$program" convert "$once/in" "$shared/o" "${marlin[@]}" --sha256
+    attack 'convert' "$stage" "$moment" "$program" convert "$once/in" "$shared/o" "${marlin[@]}"
   done
   swapped 6
 }
@@ -62,7 +62,7 @@ test_replaced_and_added() {
     convert "$once/in" "$shared/o" --backend marlin --engine sglang
     attack 'convert --force' "$stage" "$moment" "$program" convert "$once/in" "$shared/o" "${marlin[@]}" --force
     private
-    convert "$once/in" "$shared/o" --backend marlin --engine sglang --sha256
+    convert "$once/in" "$shared/o" --backend marlin --engine sglang
     attack 'convert --add' "$stage" "$moment" "$program" convert "$once/in" "$shared/o" "${marlin[@]}" --add
     private
     attack 'convert --part' "$stage" "$moment" \

@@ -23,7 +23,7 @@ from disk import POLICIES, Disk, Luck, contents, names_of, read_log, tree_of, wr
 
 FIRST = ["--backend", "marlin", "--engine", "sglang"]
 THEN = ["--backend", "marlin", "--engine", "vllm"]
-OTHER = ["--backend", "triton-blackwell", "--engine", "vllm", "--tp-size", "2", "--sha256"]
+OTHER = ["--backend", "triton-blackwell", "--engine", "vllm", "--tp-size", "2"]
 # name: what made OUT before, the run that loses power, and the share of its calls after which it was killed and resumed
 SCENARIOS = {
     "convert": (None, THEN, None),

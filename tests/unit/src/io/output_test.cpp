@@ -113,7 +113,6 @@ TEST_CASE("a source whose shard has the name of a file of ours is not written th
   const auto before = contents_of(dir / "in");
   ConvertOptions o = conversion(dir / "in", dir / "out", "vllm");
   o.link = true;
-  o.sha256 = true;
   convert(o);
   CHECK(contents_of(dir / "in") == before);
   CHECK(is_right(dir / "out", dir / "in"));

@@ -253,17 +253,6 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     list_again(out, name);
     CHECK(verify_all(out, {}).text.find("model.norm.weight is in no shard") != std::string::npos);
   }
-  SECTION("SHA256SUMS, where it was written, and where it was not") {
-    CHECK(verify_all(out, {}).right);
-    write_text(out + "/SHA256SUMS", "");
-    CHECK(verify_all(out, {}).text.find("SHA256SUMS: not listed in") != std::string::npos);
-    ConvertOptions o = conversion(tiny_gpt_oss, dir / "sums", "vllm");
-    o.sha256 = true;
-    convert(o);
-    CHECK(verify_all(dir / "sums", {}).right);
-    fs::remove(dir / "sums/SHA256SUMS");
-    CHECK(verify_all(dir / "sums", {}).text.find("SHA256SUMS: missing") != std::string::npos);
-  }
   SECTION("an empty folder") {
     fs::create_directory(out + "/empty");
     CHECK(verify_all(out, {}).text.find("empty/: not listed in mxfp4-pack.json") != std::string::npos);
