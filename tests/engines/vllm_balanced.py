@@ -19,6 +19,7 @@ loader of this model also leaves the rows of redundant experts unset (get_expert
 """
 
 import argparse
+import glob
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -33,9 +34,33 @@ BALANCED = {"enable_eplb": True, "eplb_config": {"num_redundant_experts": REDUND
                                                  "use_async": False, "communicator": "torch_nccl"}}
 
 
+def files_of(directory):
+    import torch
+    from safetensors import safe_open
+    found = {}
+    for path in glob.glob(os.path.join(directory, "packed", "packed-*.safetensors")):
+        with safe_open(path, "pt") as file:
+            found |= {name: file.get_tensor(name) for name in file.keys()}
+    return {name: t.view(len(t), -1).view(torch.uint8).cuda() for name, t in found.items()}
+
+
+def wrong_rows(layers, want, placed, rank):
+    """Rows of this rank that are not the expert that the map `placed` [layer, physical expert] says."""
+    import torch
+    from mxfp4_pack.packed_set import flat
+    wrong = rows = 0
+    for layer, map_ in zip(layers, placed.tolist()):
+        method = layer.routed_experts.quant_method
+        for key, entry in method.entries.items():
+            held = flat(method.held[key]).view(layer.routed_experts.local_num_experts, -1)
+            for row in range(len(held)):
+                rows += 1
+                wrong += not torch.equal(held[row], want[entry.name][map_[rank * len(held) + row]])
+    return wrong, rows
+
+
 def look(worker, directory):
     """(rows that are another expert than the map says, rows, the map as lists by layers) of one rank."""
-    from vllm_eplb import files_of, wrong_rows
     runner = worker.model_runner
     placed = next(iter(runner.eplb_state.model_states.values())).physical_to_logical_map
     if not hasattr(worker, "packed_files"):
