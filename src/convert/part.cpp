@@ -10,7 +10,9 @@
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
 #include "src/io/source_folder.h"
+#include "src/io/stage.h"
 #include "src/packed/add_set.h"
+#include "src/packed/manifest_format.h"
 #include "src/remote/address.h"
 
 namespace mxfp4 {
@@ -44,6 +46,67 @@ std::vector<bool> all_but(const std::vector<int>& part_of, int part) {
   std::vector<bool> others = only(part_of, part);
   others.flip();
   return others;
+}
+
+/// Removes the folder of parts and the staging directory if they are empty, for example after the first part failed.
+class FolderOfParts {
+ public:
+  explicit FolderOfParts(const Place& place) : place_(place) {}
+  ~FolderOfParts() {
+    try {
+      if (const HeldFolder stage(place_.above, stage_beside(place_.name)); stage) stage.folder.rmdir(staged_parts);
+      remove_empty_stage(place_.above, place_.name);
+    } catch (const std::exception&) {  // `clean` lists what is left
+    }
+  }
+  FolderOfParts(const FolderOfParts&) = delete;
+
+ private:
+  const Place& place_;
+};
+
+/// The state of OUT's manifest: shows whether OUT has appeared or was replaced. Default-constructed if it is missing.
+FileState state_of_output(const Place& place) {
+  const Folder out = place.folder();
+  const auto s = out ? out.look(manifest_name) : std::nullopt;
+  return s ? state_of(*s) : FileState();
+}
+
+void remove_late_part(const Place& place, const std::string& name) {
+  try {
+    remove_part(parts_beside(place), name);
+  } catch (const std::exception&) {  // the next merge removes it
+  }
+}
+
+/// Writes a part as directory `name`. Returns the seconds of its phases.
+Json write_folder(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices,
+                  const Deal& dealt, const std::string& name) {
+  const PartNumber& part = *options.part;
+  OutputDir out = OutputDir::for_part(*in.place, name);
+  JournalHead head = part_head_of(plan, options, in);
+  for (size_t f = 0; f < plan.files.size(); ++f)
+    if (dealt.of_file[f] == part.index) head.made.push_back(plan.files[f].name);
+  std::vector<std::string> made = head.made;
+  made.push_back(part_record);
+  out.open({.options = head.options,
+            .source = head.source,
+            .made = made,
+            .bytes = size_of(plan, dealt, part.index).bytes,
+            .source_folder = in.files.folder});
+  refuse_another_run(options, plan, in);
+  Conversion conversion(plan, options, devices, in.source, out, in.known);
+  conversion.leave_out(all_but(dealt.of_job, part.index), all_but(dealt.of_file, part.index));
+  conversion.run();
+  {
+    head.run = run_of(part, in.place->name, command_of(options, plan));
+    Journal record(out.built(), part_record, options.out);
+    record.begin(head);
+    for (const auto& [job, line] : out.journal().records()) record.add(job, line);
+    record.sync();
+  }
+  out.commit(part_record);
+  return conversion.seconds();
 }
 
 /// Reads the records of a part's jobs into `sums`. Returns the part's files; nothing if a job's record is missing,
@@ -101,20 +164,29 @@ bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in
 }
 
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
-  const int part = options.part->index;
-  const auto convert = [&](OutputDir& out, const Deal& dealt) {
-    refuse_another_run(options, plan, in);
-    Conversion conversion(plan, options, devices, in.source, out, in.known);
-    conversion.leave_out(all_but(dealt.of_job, part), all_but(dealt.of_file, part));
-    conversion.run();
-    return conversion.seconds();
-  };
-  return write_part(run_of_parts(options, plan, in),
-                    {.number = *options.part,
-                     .command = command_of(options, plan),
-                     .source_folder = in.files.folder,
-                     .is_new = !options.force && !options.add,  // otherwise OUT did not exist when this run began
-                     .write = convert});
+  const PartNumber& part = *options.part;
+  const bool is_new = !options.force && !options.add;  // else OUT existed when this run began
+  const auto state = [&] { return state_of_output(*in.place); };
+  const FileState before = is_new ? FileState() : state();
+  const Parts parts(run_of_parts(options, plan, in), part.count);
+  const PartSize size = size_of(plan, parts.dealt(), part.index);
+  if (size.files == 0 && size.jobs == 0) return report_part(options.out, part, size, true, "nothing to write");
+  if (parts.has(part.index)) return report_part(options.out, part, size, true, "done already");
+  const FolderOfParts folder(*in.place);
+  const std::string name = new_part_name(part);
+  Json seconds;
+  try {
+    seconds = write_folder(options, plan, in, devices, parts.dealt(), name);
+  } catch (const Error& e) {  // a merge of all parts removes a part that is written twice
+    if (e.kind == ErrorKind::interrupted || state() == before) throw;
+  }
+  if (state() != before) {
+    remove_late_part(*in.place, name);
+    return report_part(options.out, part, size, true, "done already, and all is merged");
+  }
+  Json result = report_part(options.out, part, size, false, "in " + human_seconds(seconds.value("wall", 0.0)));
+  result["seconds"] = seconds;
+  return result;
 }
 
 void leave_out(const Parts& parts, Conversion& conversion) {

@@ -1,7 +1,6 @@
 #include "src/convert/part_run.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -9,7 +8,6 @@
 #include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/io/stage.h"
-#include "src/packed/manifest_format.h"
 
 namespace mxfp4 {
 
@@ -30,63 +28,6 @@ void check_same(const PartRun& run, const std::string& place, const PartFolder& 
   fail(ErrorKind::usage,
        "{}: part {} of {} {}; discard the parts: mxfp4-pack clean {} --remove; or convert it whole, with --force",
        run.out, n.index, n.count, why, shell_word(run.out));
-}
-
-/// Removes the folder of parts and the staging directory if they are empty, for example after the first part failed.
-class FolderOfParts {
- public:
-  explicit FolderOfParts(const Place& place) : place_(place) {}
-  ~FolderOfParts() {
-    try {
-      if (const HeldFolder stage(place_.above, stage_beside(place_.name)); stage) stage.folder.rmdir(staged_parts);
-      remove_empty_stage(place_.above, place_.name);
-    } catch (const std::exception&) {  // `clean` lists what is left
-    }
-  }
-  FolderOfParts(const FolderOfParts&) = delete;
-
- private:
-  const Place& place_;
-};
-
-/// The state of OUT's manifest: shows whether OUT has appeared or was replaced. Default-constructed if it is missing.
-FileState state_at(const Place& place) {
-  const Folder out = place.folder();
-  const auto s = out ? out.look(manifest_name) : std::nullopt;
-  return s ? state_of(*s) : FileState();
-}
-
-void remove_late_part(const Place& place, const std::string& name) {
-  try {
-    remove_part(parts_beside(place), name);
-  } catch (const std::exception&) {  // the next merge removes it
-  }
-}
-
-/// Writes a part as directory `name`. Returns the seconds of its phases.
-Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, const std::string& name) {
-  const int part = work.number.index;
-  OutputDir out = OutputDir::for_part(run.place, name);
-  JournalHead head = run.head;
-  for (size_t f = 0; f < run.plan.files.size(); ++f)
-    if (deal.of_file[f] == part) head.made.push_back(run.plan.files[f].name);
-  std::vector<std::string> made = head.made;
-  made.push_back(part_record);
-  out.open({.options = head.options,
-            .source = head.source,
-            .made = made,
-            .bytes = size_of(run.plan, deal, part).bytes,
-            .source_folder = work.source_folder});
-  const Json seconds = work.write(out, deal);
-  {
-    head.run = run_of(work.number, run.place.name, work.command);
-    Journal record(out.built(), part_record, run.out);
-    record.begin(head);
-    for (const auto& [job, line] : out.journal().records()) record.add(job, line);
-    record.sync();
-  }
-  out.commit(part_record);
-  return seconds;
 }
 
 }  // namespace
@@ -113,31 +54,6 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
                    human_bytes(size.bytes), how));
   return {{"out", out},          {"part", part.index},  {"parts", part.count},
           {"files", size.files}, {"bytes", size.bytes}, {"unchanged", unchanged}};
-}
-
-Json write_part(const PartRun& run, const PartWork& work) {
-  const PartNumber& part = work.number;
-  const auto state = [&] { return state_at(run.place); };
-  const FileState before = work.is_new ? FileState() : state();
-  const Parts parts(run, part.count);
-  const PartSize size = size_of(run.plan, parts.dealt(), part.index);
-  if (size.files == 0 && size.jobs == 0) return report_part(run.out, part, size, true, "nothing to write");
-  if (parts.has(part.index)) return report_part(run.out, part, size, true, "done already");
-  const FolderOfParts folder(run.place);
-  const std::string name = new_part_name(part);
-  Json seconds;
-  try {
-    seconds = write_folder(run, work, parts.dealt(), name);
-  } catch (const Error& e) {  // a merge of all parts removes a part that is written twice
-    if (e.kind == ErrorKind::interrupted || state() == before) throw;
-  }
-  if (state() != before) {
-    remove_late_part(run.place, name);
-    return report_part(run.out, part, size, true, "done already, and all is merged");
-  }
-  Json result = report_part(run.out, part, size, false, "in " + human_seconds(seconds.value("wall", 0.0)));
-  result["seconds"] = seconds;
-  return result;
 }
 
 Parts::Parts(const PartRun& run, int count)

@@ -1,7 +1,6 @@
 // One part of a run that nodes carry out together: the files of a plan that are dealt to it, and a record of them.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,19 +34,6 @@ PartSize size_of(const Plan& plan, const Deal& deal, int part);
 /// Prints how a part ended. Returns the object that --json prints.
 Json report_part(const std::string& out, const PartNumber& part, const PartSize& size, bool unchanged,
                  const std::string& how);
-
-/// How to write one part.
-struct PartWork {
-  PartNumber number;
-  Json command;                                                 // the command line, which merge repeats
-  std::shared_ptr<const SourceFolder> source_folder;            // limits the permissions
-  bool is_new = true;                                           // OUT did not exist
-  std::function<Json(OutputDir& out, const Deal& deal)> write;  // returns seconds, "wall" among them
-};
-
-/// Writes a part's files and its record; does nothing if the part is finished. Prints how it ended, and returns the
-/// object that --json prints.
-Json write_part(const PartRun& run, const PartWork& work);
 
 /// The finished parts of a run. Throws Error{usage} if one has other inputs, or belongs to another number of parts.
 class Parts {
