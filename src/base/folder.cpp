@@ -275,12 +275,6 @@ void write_text(const Folder& folder, const std::string& name, std::string_view 
   write_text(open_write(folder, name), text);
 }
 
-bool has_text(const Folder& folder, const std::string& name, std::string_view text) {
-  const auto s = folder.look(name);
-  return s && S_ISREG(s->st_mode) && s->st_size == int64_t(text.size()) &&
-         read_text(folder, name, int64_t(text.size())) == text;
-}
-
 namespace {
 
 void fail_to(const char* action, const fs::path& path, int error) {

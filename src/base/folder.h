@@ -113,7 +113,6 @@ Fd open_own(const Folder& folder, const std::string& name);
 Fd open_text(const Folder& folder, const std::string& name, int64_t limit);
 std::string read_text(const Folder& folder, const std::string& name, int64_t limit);
 void write_text(const Folder& folder, const std::string& name, std::string_view text);
-bool has_text(const Folder& folder, const std::string& name, std::string_view text);
 
 /// A name in a folder that is walked, or in one below it. Links are not followed.
 struct Entry {

@@ -46,14 +46,6 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   add(app, {.name = "--tiny", .help = "Use sizes that give a few hundred kilobytes, unless they are given"},
       o.sizes.tiny);
   add_seed(app, o.seed);
-  add(app,
-      {.name = "--force",
-       .help = "Exchange a DEST of the same model and sizes, which is kept as DEST.kept-N",
-       .manual = R"(Exchange a
-.Ar DEST
-of the same model and sizes, which is kept as
-.Pa DEST.kept-N .)"},
-      o.force);
   add_threads(app, o.threads);
   add_common(app, common);
   app->callback([&] {

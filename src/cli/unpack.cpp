@@ -48,16 +48,6 @@ print this set of the manifest [0].)"},
 print this tensor-parallel rank [0].)"},
       raw.rank)
       ->needs(layer);
-  add(app,
-      {.name = "--force",
-       .help = "Replace a DEST that holds this checkpoint; the old one is kept as DEST.kept-N",
-       .manual = R"(Replace a
-.Ar DEST
-that holds this checkpoint.
-The old one is kept as
-.Pa DEST.kept-N .)"},
-      o.force)
-      ->excludes(layer);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

@@ -110,11 +110,6 @@ class Unpacking {
   OpenFiles files_;
 };
 
-/// Whether a small file of `dir` has the text that unpack writes, or is missing.
-bool is_unedited(const Checkpoint& source, const Folder& dir, const std::string& name) {
-  return !dir.has(name) || has_text(dir, name, companion_text(source, name));
-}
-
 /// Opens an output. Throws unless it has an unpackable set and undamaged small files.
 std::unique_ptr<PackedCheckpoint> open_to_unpack(const std::string& out) {
   Problems problems;
@@ -144,14 +139,6 @@ std::vector<std::string> unpacked_files(const Checkpoint& source) {
   return names;
 }
 
-/// The same names if all small files in `dir`, including config.json, belong to this checkpoint; otherwise none.
-std::vector<std::string> same_files(const Checkpoint& source, const Folder& dir) {
-  const auto is_same = [&](const std::string& name) { return is_unedited(source, dir, name); };
-  const bool is_it = has_text(dir, config_name, source.config_text) &&
-                     std::all_of(source.companions.begin(), source.companions.end(), is_same);
-  return is_it ? unpacked_files(source) : std::vector<std::string>();
-}
-
 }  // namespace
 
 Json unpack(const UnpackOptions& options) {
@@ -161,14 +148,10 @@ Json unpack(const UnpackOptions& options) {
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const Checkpoint& source = packed->manifest.source;
-  OutputDir dest(place_of(options.dest, options.out), options.dest,
-                 [&](const Folder& dir) { return same_files(source, dir); });
+  OutputDir dest(place_of(options.dest, options.out), options.dest);
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
-  dest.open({.existing = options.force ? Existing::set_aside : Existing::refuse,
-             .made = unpacked_files(source),
-             .bytes = bytes,
-             .source_folder = packed->held.source()});
+  dest.open({.made = unpacked_files(source), .bytes = bytes, .source_folder = packed->held.source()});
   Unpacking(*packed, set, options, dest).run();
   write_small_files(*packed, dest);
   dest.commit(config_name);
@@ -177,9 +160,7 @@ Json unpack(const UnpackOptions& options) {
     note(fmt::format("{}: {}, {}, each with its source's checksum, in {} ({})", options.dest,
                      counted(source.tensors.size(), "tensor"), human_bytes(bytes), human_seconds(seconds),
                      human_rate(bytes, seconds)));
-  Json result = {{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}};
-  if (!dest.kept().empty()) result["kept"] = dest.kept();
-  return result;
+  return {{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}};
 }
 
 }  // namespace mxfp4

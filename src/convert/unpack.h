@@ -19,7 +19,6 @@ struct UnpackOptions {
   std::string out, dest;
   int threads = 0;
   DeviceOptions device;
-  bool force = false;  // sets aside a DEST that has this checkpoint's small files and no other file
   bool json = false;
 };
 

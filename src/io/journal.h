@@ -31,7 +31,7 @@ struct JournalText {
   JournalHead head;
   std::map<int64_t, std::string> records;
   bool finished = false;  // the output is whole and may be published
-  std::string list = {};  // the file that lists the files of the replaced output; empty: that output is kept
+  std::string list = {};  // the file that lists the files of the replaced output
   int64_t end = 0;        // of the last whole line
 };
 JournalText read_journal(const Fd& fd);

@@ -83,10 +83,7 @@ void OutputDir::finish_earlier(const Folder& now) {
   if (const std::string name = replaced_in(stage_->folder, journal_->text()); !name.empty()) {
     const HeldFolder old = staged(name);
     const auto is_known = [&] { return snapshot_of(old.folder).empty() || (made_ && !made_(old.folder).empty()); };
-    if (journal_->text().list.empty())
-      keep_replaced(old);
-    else if (is_known())
-      remove_replaced(old, now, [](const std::string&) { return false; });
+    if (is_known()) remove_replaced(old, now, [](const std::string&) { return false; });
   }
   remove_merged_parts(staged(staged_parts), journal_->head().made);
   if (!is_left()) remove_run_file(now);
@@ -117,7 +114,6 @@ void OutputDir::open(const OpenOptions& start) {
     old_.emplace(place_.above, place_.name);  // the run replaces this directory and no other
     before_ = snapshot_of(old_->folder);      // before the check: later files are not this tool's
     if (start.existing != Existing::extend) check_replaceable(name_, old_->folder, made_);
-    set_aside_ = start.existing == Existing::set_aside;
   }
   if (!committed_)  // leftovers are continued or removed, so their space counts as free
     check_space(place_.above, start.bytes, {stage_->name + "/" + staged_new, stage_->name + "/" + staged_parts});
@@ -273,13 +269,13 @@ void OutputDir::fail_removed() const {
        is_part_ ? "; other processes may have merged or discarded the parts" : ", but not by mxfp4-pack");
 }
 
-/// Publishes the directory; then removes the replaced output, unless it is kept.
+/// Publishes the directory; then removes the replaced output.
 void OutputDir::commit(const std::string& list) {
   if (!committed_) {
     if (!holds_run(built(), journal_->head().run)) fail_removed();
     check_is_ours(*new_);
     sync_built();
-    journal_->finish(set_aside_ ? "" : list);
+    journal_->finish(list);
     stage_->folder.sync();
     place_.above.sync();  // makes the journal's name durable: without it the directory has no owner
     // A process that removed the journal also removes the directory, or begins another one there.
@@ -290,9 +286,8 @@ void OutputDir::commit(const std::string& list) {
     rename_into_place();
     sync_names(above);
     stage_->folder.sync();
-    if (replace_ && set_aside_) keep_replaced(*old_);
   }
-  if (replace_ && !set_aside_) {
+  if (replace_) {
     remove_replaced(*old_, new_->folder, [&](const std::string& name) {
       const auto was = before_.find(name);
       const auto is = old_->folder.look(name);

@@ -26,9 +26,8 @@ class SourceFolder;
 /// How to treat an existing directory:
 /// - refuse: Fail unless it is empty.
 /// - replace: Replace it if this tool made every file in it.
-/// - set_aside: As replace, but keep it as NAME.kept-N.
 /// - extend: Replace it; the caller has linked the files that stay.
-enum class Existing { refuse, replace, set_aside, extend };
+enum class Existing { refuse, replace, extend };
 
 /// The inputs of a run, as checksums, and how it begins. A run with the same inputs continues an interrupted run.
 struct OpenOptions {
@@ -100,10 +99,8 @@ class OutputDir {
   /// Whether any run, also one with other inputs, was interrupted after it published its output. Its leftovers are
   /// removed.
   bool finished() const { return finished_; }
-  /// The path of the old output that was set aside; empty if none was.
-  const std::string& kept() const { return kept_; }
   /// Publishes the directory: syncs every folder and renames the directory to its place. Throws if another user added a
-  /// file to it. Afterwards the replaced output is removed, unless it was set aside. Files that others added to the
+  /// file to it. Afterwards the replaced output is removed. Files that others added to the
   /// replaced output in the meantime move into the new directory. list: the file of an output that lists its files.
   void commit(const std::string& list = {});
 
@@ -129,7 +126,6 @@ class OutputDir {
   void remove_leftover();
   HeldFolder staged(const std::string& name) const { return {stage_->folder, name}; }
   bool is_in_place() const;
-  void keep_replaced(const HeldFolder& old);
   void swap_into_place();
   void rename_into_place();
   void sync_built();
@@ -139,7 +135,6 @@ class OutputDir {
   std::optional<SignalsDeferred> deferred_;  // from open() to the end of this object; the last member to be destroyed
   Place place_;
   std::string name_;  // in messages
-  std::string kept_;
   ListOwn made_;
   std::optional<HeldFolder> stage_;  // the staging directory
   std::optional<Journal> journal_;
@@ -151,7 +146,7 @@ class OutputDir {
   std::shared_ptr<const SourceFolder> source_folder_;
   bool keeps_mode_ = false;  // that of the directory that is replaced
   bool finished_ = false;    // the journal belongs to a run whose output is in its place
-  bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;
+  bool is_part_ = false, replace_ = false, keep_ = false, committed_ = false;
   bool built_ = false;  // new_ is this run's
 };
 

@@ -97,15 +97,6 @@ void OutputDir::take(const Folder& from, const std::string& name) const {
   if (const int error = from.rename(name, built(), name)) fail_errno(from.path(name), "cannot move", error);
 }
 
-/// Renames the replaced output to the first free name OUT.kept-N.
-void OutputDir::keep_replaced(const HeldFolder& old) {
-  if (!old || old.above.rmdir(old.name) == 0) return;  // it was empty
-  const mode_t mode = old.folder.make_writable();      // only such a directory may move to another folder
-  kept_ = place_.above.path(move_to_kept(old.above, old.name, place_.above, place_.name));
-  old.folder.set_mode(mode);
-  note(fmt::format("{}: the old output is kept as {}", name_, kept_));
-}
-
 /// Exchanges the directory with the output that it replaces, which old_ then names in the staging directory. Needs no
 /// memory after the exchange.
 void OutputDir::swap_into_place() {
@@ -128,7 +119,6 @@ void OutputDir::swap_into_place() {
   committed_ = true;
   old.above = std::move(above);
   old.name = is_swapped ? from.name : aside.name;
-  if (set_aside_) old.folder.set_mode(mode);
 }
 
 void OutputDir::rename_into_place() {

@@ -77,7 +77,8 @@ void remove_file(const Folder& dir, const std::string& name) {
 void move_stranger(const Folder& old, const Folder& fresh, const std::string& name) {
   if (is_in_both(old, fresh, name)) return remove_file(old, name);
   make_folders(old, fresh, fs::path(name).parent_path().string());
-  const std::string to = move_to_free_name(old, name, fresh, name) ? name : move_to_kept(old, name, fresh, name);
+  std::string to = name;
+  for (int n = 1; !move_to_free_name(old, name, fresh, to); ++n) to = fmt::format("{}.kept-{}", name, n);
   note(fmt::format("{}: was added by another program during this run, and is kept", fresh.path(to)));
 }
 
@@ -159,11 +160,6 @@ void check_replaceable(const std::string& out, const Folder& dir, const ListOwn&
   const std::string foreign = foreign_in(dir, all);
   if (!foreign.empty())
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
-}
-
-std::string move_to_kept(const Folder& in, const std::string& name, const Folder& there, const std::string& to) {
-  for (int n = 1;; ++n)
-    if (std::string kept = fmt::format("{}.kept-{}", to, n); move_to_free_name(in, name, there, kept)) return kept;
 }
 
 void remove_directory(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own, const std::string& last) {

@@ -49,9 +49,6 @@ bool is_taken(const Folder& above, const std::string& name);
 /// Throws Error{usage} unless this tool made every file in `dir`. out: the directory's name in messages.
 void check_replaceable(const std::string& out, const Folder& dir, const ListOwn& made);
 
-/// Renames an entry of `in` to the first free name TO.kept-N in `there`, and returns that name.
-std::string move_to_kept(const Folder& in, const std::string& name, const Folder& there, const std::string& to);
-
 /// Removes `old`. Files that are not `is_own` move to `fresh`, unless `fresh` has an equal file. They keep their names
 /// or, if a name is taken, become "NAME.kept-N". Empty folders that are not `is_own` are created in `fresh`. A note
 /// names each kept file and folder. last: the file of `old` that lists its own files. It is removed last, so that a

@@ -106,13 +106,8 @@ void synth(const SynthOptions& options) {
   const std::string config = config_text(checkpoint), index = index_text(checkpoint);
   std::vector<std::string> made = checkpoint.shards;
   made.insert(made.end(), {config_name, index_name});
-  const ListOwn made_in = [&](const Folder& at) {
-    const bool is_this = has_text(at, config_name, config) && has_text(at, index_name, index);
-    return is_this ? made : std::vector<std::string>();
-  };
-  OutputDir dir(place_of(options.dest), options.dest, made_in);
-  dir.open(
-      {.existing = options.force ? Existing::set_aside : Existing::refuse, .made = made, .bytes = checkpoint.bytes});
+  OutputDir dir(place_of(options.dest), options.dest);
+  dir.open({.made = made, .bytes = checkpoint.bytes});
   write_shards(checkpoint, options, dir);
   dir.write_text(config_name, config);
   dir.write_text(index_name, index);

@@ -13,8 +13,7 @@ struct SynthOptions {
   std::string dest;   // the directory; it must be missing or empty
   SynthSizes sizes;   // absent: the published size
   uint64_t seed = 0;
-  bool force = false;  // set aside an existing checkpoint that synth made of this model in these sizes
-  int threads = 0;     // 0: one per core; at most one per shard works
+  int threads = 0;  // 0: one per core; at most one per shard works
   /// Called with the bytes of tensors written so far and in all, by one thread at a time. May throw to stop.
   std::function<void(int64_t done, int64_t total)> progress;
 };

@@ -222,14 +222,6 @@ test_parts_folder_that_cannot_be_made() {
   expect 'a part ends if its folder cannot be made' 2 '' 'parts: cannot create: Permission denied' \
     third env HOME= XDG_CACHE_HOME= timeout 20 "$program" convert "$tiny" "$out" "${marlin[@]}" --part 0/2
 }
-# A read-only DEST is exchanged by a user who is not root.
-test_read_only_dest() {
-  fresh
-  prepare cp -r "$tiny" "$shared/o" && chmod 755 "$shared" && chown -R 65533 "$shared" && chmod 555 "$out"
-  prepare third env HOME= XDG_CACHE_HOME= "$program" unpack "$once/first" "$out" --force -q
-  expect 'the old one is kept, read-only' 0 '^555$' '' stat -c %a "$out.kept-1"
-  expect 'nothing is left' 1 '' '' compgen -G "$shared/.o.*"
-}
 # A staging directory that is renamed away before its run ends, and back later.
 test_staging_directory_put_back() {
   fresh

@@ -61,7 +61,6 @@ test_fields_of_json() {
   fields verify out --published SHA256SUMS
   fields convert "$tiny" published "${as[@]}" --published SHA256SUMS
   fields unpack out again
-  fields unpack out again --force
   fields diff out published
   fields backends
   prepare "$program" layout layout.json "${as[@]}" --model "$tiny" -q
