@@ -6,6 +6,7 @@ learns each conversion of testdata/tiny/gpt-oss and prints the verdicts. One tha
 verified with each driver of the processor. A conversion inside permutes nibbles, bytes or words by the digits of their
 places, with any factors; it pads with constants or with repeated source values, and stores copies."""
 
+import math
 import os
 import random
 import re
@@ -62,8 +63,9 @@ def grown(t, rows, columns, how, value):
     return t
 
 
-def spread(made, pads=("constant",)):
-    """A random permutation of a matrix of small numbers [experts, rows, columns] by digits, after pads of its own."""
+def spread(made, pads=("constant",), of_byte=1):
+    """A random permutation of a matrix of small numbers [experts, rows, columns] by digits, after pads of its own. Rows
+    are whole bytes, of `of_byte` numbers each."""
     row_multiple, column_multiple = (made.choice(MULTIPLES), made.choice(MULTIPLES[:6])) if pads else (1, 1)
     how, copies = (made.choice(pads), made.choice((1, 1, 1, 1, 2, 3))) if pads else ("constant", 1)
     value, seed = made.choice((0, 0, 15, 7)), made.random()
@@ -71,7 +73,7 @@ def spread(made, pads=("constant",)):
     def call(t, whole):
         made = random.Random(seed)
         rows = up(t.shape[1], row_multiple)
-        columns = up(t.shape[2], column_multiple * whole)
+        columns = up(t.shape[2], math.lcm(column_multiple * whole, of_byte))
         t = grown(t, rows, columns, how, value)
         parts = factors(made, rows), factors(made, columns // whole) + [whole] * (whole > 1)
         digits = list(range(len(parts[0]) + len(parts[1])))
@@ -87,7 +89,7 @@ def spread(made, pads=("constant",)):
 
 def codes(made, pads, _):
     grain = made.choice((1, 1, 1, 2, 2, 4, 8))  # nibbles that stay together
-    move, what = spread(made, pads)
+    move, what = spread(made, pads, 2)
     word = made.choice((None, (0, 4, 1, 5, 2, 6, 3, 7), (7, 6, 5, 4, 3, 2, 1, 0))) if grain == 8 else None
 
     def call(t):
