@@ -41,7 +41,7 @@ test_kernels() {
 # signals that were ignored when the program was started stay ignored, as with nohup and in a shell's background jobs
 test_ignored() {
   deaf() {
-    "${@:2}" "$program" verify "$once/out" --source "$once/large" --tokens 512 --threads 1 -q &
+    "${@:2}" "$program" verify "$once/out" --source "$once/large" --tokens 16 --threads 1 -q &
     local pid=$!
     sleep 0.3  # until it is the program and not the shell that gets the signal
     for _ in 1 2 3 4 5; do kill "-$1" $pid 2>/dev/null; sleep 0.02; done
