@@ -84,7 +84,7 @@ TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#
 // aiter#3862: wrong results for a padded w13 with separate gate and up, such as MiniMax-M3's on eight ranks (384
 // columns padded to 512). aiter#5233: wrong results for 384 columns without padding, too.
 TEST_CASE("gate and up are padded each at its own end; where they would be padded too little is refused",
-          "[aiter#3909]") {
+          "[aiter#3909][long]") {
   const TempDir dir;
   struct Kernel {
     const char *backend, *model;
