@@ -19,7 +19,7 @@ struct PackedCheckpoint {
   PackedCheckpoint(const std::string& shown, HeldFiles files) : dir(shown), held(std::move(files)) {}
 
   std::string dir;  // as the user names it
-  HeldFiles held;   // the manifest, its listed files and SHA256SUMS: all reads go through them
+  HeldFiles held;   // the manifest and its listed files: all reads go through them
   Manifest manifest;
   Model model;       // refers to manifest.source
   Checkpoint files;  // OUT's safetensors files

@@ -33,7 +33,7 @@ struct VerifyOptions {
   bool json = false;
 };
 
-/// Throws Error{input} if an output does not have the checksums of its manifest or of its SHA256SUMS. Prints nothing.
+/// Throws Error{input} if an output does not have the checksums of its manifest. Prints nothing.
 void check_bytes(const std::string& out, int threads);
 
 /// Whether OUT is right. Prints the verdict and all problems to stdout.

@@ -57,10 +57,10 @@ struct Turns {
   uint16_t first[most_lists + 1] = {};
 };
 
-/// How a thread makes groups. The planar forms take four neighbouring bytes of a slot at once, which four words need:
-/// those of one group (in_group), the same word of four groups (across), or words 0 and 2, or 1 and 3, of two groups
-/// (pairs). A lane is then a register with a byte of each, a turn serves the four words, and a thread makes four
-/// groups.
+/// How a thread makes groups: one after another by words, each with lanes of its own or shared with other words, or
+/// four at once in a planar form. A planar form takes four neighbouring bytes of a slot at once, which go to four
+/// words, so that a turn serves all of them. These words are of one group (in_group), the same word of four groups
+/// (across), or words 0 and 2, or 1 and 3, of two groups (pairs).
 enum class PlanForm { words, shared_words, in_group, across, pairs };
 
 /// A kernel parameter: the pointers are the device's.
