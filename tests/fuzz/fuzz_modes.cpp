@@ -1,4 +1,4 @@
-// Layouts from the input are refused, or packed and unpacked by every driver as their modes say.
+// Layouts from the input are refused, or packed and unpacked by every driver and a GPU's blocks as their modes say.
 #include <cstdlib>
 
 #include "tests/support/random_modes.h"

@@ -26,7 +26,7 @@
 
 namespace mxfp4 {
 
-/// Where a block begins in the storage's rows and in the packed matrix, and the first of its slots.
+/// A block's begin in the storage's rows and in the packed matrix, and the first of its slots.
 struct alignas(16) PlanBlock {
   uint32_t row = 0, byte = 0, to = 0, slot = 0;
 };

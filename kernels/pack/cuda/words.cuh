@@ -5,6 +5,12 @@
 
 #include "kernels/pack/cuda/block_plan.h"
 
+#ifdef __CUDACC__
+#define MXFP4_UNROLL _Pragma("unroll")
+#else
+#define MXFP4_UNROLL
+#endif
+
 namespace mxfp4 {
 
 /// From a multiple of the size of Word, and to one.
@@ -78,7 +84,7 @@ struct WordForm {
       if constexpr (piece == 16) {
         x = load_as<Words>(from + plan.offset[0][0]);
       } else {
-#pragma unroll
+        MXFP4_UNROLL
         for (int q = 0; q < words; ++q)
           if constexpr (piece == 4)
             x.word[q] = load_as<uint32_t>(from + plan.offset[q][0]);
@@ -91,11 +97,11 @@ struct WordForm {
       out[0] = {};
       for (int t = 0; t < plan.pack.first[1]; ++t) {
         const Turn& turn = plan.pack.turn[t];
-#pragma unroll
+        MXFP4_UNROLL
         for (int q = 0; q < words; ++q) out[0].word[q] |= rotated_right(x.word[q], turn.by) & turn.mask;
       }
     } else {
-#pragma unroll
+      MXFP4_UNROLL
       for (int q = 0; q < words; ++q) {
         uint32_t plane[2] = {load_lanes(from, plan.offset[q], 0), load_lanes(from, plan.offset[q], 4)};
         if (base & PlanGroup::swapped) plane[0] = nibbles_swapped(plane[0]), plane[1] = nibbles_swapped(plane[1]);
@@ -116,12 +122,12 @@ struct WordForm {
       Words x{};
       for (int t = 0; t < plan.pack.first[1]; ++t) {
         const Turn& turn = plan.pack.turn[t];
-#pragma unroll
+        MXFP4_UNROLL
         for (int q = 0; q < words; ++q) x.word[q] |= rotated_right(in[0].word[q] & turn.read, (32 - turn.by) & 31);
       }
       store_lanes(plan, x, shared + begin);
     } else {
-#pragma unroll
+      MXFP4_UNROLL
       for (int q = 0; q < words; ++q) {
         uint32_t plane[2] = {};
         for (int t = plan.pack.first[q]; t < plan.pack.first[q + 1]; ++t) {
@@ -141,7 +147,7 @@ struct WordForm {
     if constexpr (piece == 16) {
       store_as(to + plan.offset[0][0], x);
     } else {
-#pragma unroll
+      MXFP4_UNROLL
       for (int q = 0; q < words; ++q)
         if constexpr (piece == 4) {
           store_as(to + plan.offset[q][0], x.word[q]);
@@ -149,7 +155,7 @@ struct WordForm {
           store_as(to + plan.offset[q][0], uint16_t(x.word[q]));
           store_as(to + plan.offset[q][2], uint16_t(x.word[q] >> 16));
         } else {
-#pragma unroll
+          MXFP4_UNROLL
           for (int lane = 0; lane < 4; ++lane)
             if (lane < plan.lanes) to[plan.offset[q][lane]] = uint8_t(x.word[q] >> 8 * lane);
         }
@@ -158,7 +164,7 @@ struct WordForm {
 
   /// ORs four lanes to shared memory. Other threads do so at the same time.
   MXFP4_HD static void or_lanes(uint8_t* shared, uint32_t base, const uint32_t (&offset)[8], int first, uint32_t x) {
-#pragma unroll
+    MXFP4_UNROLL
     for (int lane = 0; lane < 4; ++lane) {
       const uint32_t at = base + offset[first + lane], byte = x >> 8 * lane & 0xFF;
 #ifdef __CUDA_ARCH__
@@ -178,15 +184,14 @@ struct PlanarForm {
 
   MXFP4_HD static void pack(const BlockPlan& plan, const uint8_t* shared, uint32_t base, Words (&out)[4]) {
     uint32_t x[units][lanes], y[units][lanes];
-#pragma unroll
-    for (int u = 0; u < units; ++u)
-#pragma unroll
-      for (int lane = 0; lane < lanes; ++lane) x[u][lane] = load_as<uint32_t>(shared + base + plan.offset[u][lane]);
+    MXFP4_UNROLL
+    for (int u = 0; u < units; ++u) MXFP4_UNROLL
+    for (int lane = 0; lane < lanes; ++lane) x[u][lane] = load_as<uint32_t>(shared + base + plan.offset[u][lane]);
     turn(plan.pack, x, y);
     each_quad([&](int u, int k) {
       uint32_t words[4] = {y[u][4 * k], y[u][4 * k + 1], y[u][4 * k + 2], y[u][4 * k + 3]};
       transpose_bytes(words);
-#pragma unroll
+      MXFP4_UNROLL
       for (int c = 0; c < 4; ++c) out[group_of(u, c)].word[word_of_group(u, k, c)] = words[c];
     });
   }
@@ -195,27 +200,25 @@ struct PlanarForm {
     uint32_t x[units][lanes], y[units][lanes];
     each_quad([&](int u, int k) {
       uint32_t words[4];
-#pragma unroll
+      MXFP4_UNROLL
       for (int c = 0; c < 4; ++c) words[c] = in[group_of(u, c)].word[word_of_group(u, k, c)];
       transpose_bytes(words);
-#pragma unroll
+      MXFP4_UNROLL
       for (int i = 0; i < 4; ++i) x[u][4 * k + i] = words[i];
     });
     turn(plan.unpack, x, y);
-#pragma unroll
-    for (int u = 0; u < units; ++u)
-#pragma unroll
-      for (int lane = 0; lane < lanes; ++lane) store_as(shared + base + plan.offset[u][lane], y[u][lane]);
+    MXFP4_UNROLL
+    for (int u = 0; u < units; ++u) MXFP4_UNROLL
+    for (int lane = 0; lane < lanes; ++lane) store_as(shared + base + plan.offset[u][lane], y[u][lane]);
   }
 
  private:
   /// use(unit, its word).
   template <class Use>
   MXFP4_HD static void each_quad(Use use) {
-#pragma unroll
-    for (int u = 0; u < units; ++u)
-#pragma unroll
-      for (int k = 0; k < lanes / 4; ++k) use(u, k);
+    MXFP4_UNROLL
+    for (int u = 0; u < units; ++u) MXFP4_UNROLL
+    for (int k = 0; k < lanes / 4; ++k) use(u, k);
   }
   MXFP4_HD static constexpr int group_of(int u, int c) {
     return form == PlanForm::in_group ? u : form == PlanForm::across ? c : c / 2 + 2 * u;
@@ -225,15 +228,15 @@ struct PlanarForm {
   }
 
   MXFP4_HD static void turn(const Turns& turns, const uint32_t (&x)[units][lanes], uint32_t (&y)[units][lanes]) {
-#pragma unroll
+    MXFP4_UNROLL
     for (int to = 0; to < lanes; ++to) {
-#pragma unroll
+      MXFP4_UNROLL
       for (int u = 0; u < units; ++u) y[u][to] = 0;
-#pragma unroll
+      MXFP4_UNROLL
       for (int from = 0; from < lanes; ++from)  // registers have no other index
         for (int t = turns.first[to * lanes + from]; t < turns.first[to * lanes + from + 1]; ++t) {
           const Turn& turn = turns.turn[t];
-#pragma unroll
+          MXFP4_UNROLL
           for (int u = 0; u < units; ++u) y[u][to] |= rotated_right(x[u][from], turn.by) & turn.mask;
         }
     }
