@@ -33,12 +33,16 @@ page=$root/man/mxfp4-pack.1
 test_lists_of_options() {
   expect 'the lists of options are those of the program' 0 '' '' python3 "$root/man/options.py" "$program" "$page" --check
 }
-# Each line of EXAMPLES, with the options that a machine without the engine can check.
+# Each line of the first example, with the options that a machine without the engine can check; then the loop.
 test_examples() {
   mkdir "$dir/examples"
   synth gpt-oss-120b "$dir/examples/gpt-oss-120b" --tiny
-  sed -n '/^\.Sh EXAMPLES/,/^\.Sh SEE/p' "$page" | sed -n '/^\.Bd/,/^\.Ed/p' | grep -v '^\.' >"$dir/examples.txt"
+  sed -n '/^\.Sh EXAMPLES/,/^\.Sh SEE/p' "$page" | sed -n '/^\.Bd/,/^\.Ed/p' >"$dir/blocks"
+  sed '/^\.Ed/q' "$dir/blocks" | grep -v '^\.' >"$dir/examples.txt"
+  sed '1,/^\.Ed/d' "$dir/blocks" | grep -v '^\.' >"$dir/loop.txt"
   prepare [ "$(wc -l <"$dir/examples.txt")" -ge 3 ]
+  prepare [ "$(wc -l <"$dir/loop.txt")" -ge 3 ]
+  echo gpt-oss-120b looped >"$dir/examples/list"
   example() { (
     cd "$dir/examples" || exit 1
     mxfp4-pack() { "$program" "$@"; }
@@ -48,6 +52,10 @@ test_examples() {
   while read -r line; do
     expect "example: $line" 0 '' '' example "$line"
   done <"$dir/examples.txt"
+  expect 'the loop over a list' 0 '' '' example "$(cat "$dir/loop.txt")"
+  expect 'converts' 0 '' '' [ -f "$dir/examples/looped/mxfp4-pack.json" ]
+  echo none again >>"$dir/examples/list"
+  expect 'and fails if one of the list fails' 1 '' '' example "$(cat "$dir/loop.txt")"
   expect 'which gives the checkpoint back' 0 '' '' diff -r "$dir/examples/gpt-oss-120b" "$dir/examples/gpt-oss-120b-again"
 }
 test_fields_of_json() {

@@ -84,7 +84,7 @@ class Planner {
         for (int64_t i = 0; i < part.mode.count; ++i) {
           const int64_t bits = part.mode.at(i).bit % 8;
           const bool nibble = bits == 4 && d.count() == 2;
-          if (bits && !(part.in_run && (nibble || is_in_group(d)))) throw DeviceError(not_alike);
+          if (bits && !(part.in_run && (nibble || is_in_group(d)))) refuse_layout();
         }
   }
 

@@ -13,10 +13,6 @@ constexpr int64_t block_bits = int64_t(16384) * 8, most_slots = 256;
 constexpr int64_t slot_bits = 128 * 8, widest_slot_bits = 240 * 8;
 constexpr int64_t stored_bits = 128 * 8;  // of a run in the packed matrix: a line of the cache
 
-[[noreturn]] void refuse() {
-  throw DeviceError("a GPU cannot pack a layout whose stored bytes are not fed alike; use --device cpu");
-}
-
 void add_primes(const Mode& m, int64_t weight, std::vector<PlanDigit>& digits) {
   int64_t count = m.count, first = 1;
   for (int64_t prime = 2; count > 1; ++prime) {
@@ -113,6 +109,10 @@ class Block {
 
 }  // namespace
 
+void refuse_layout() {
+  throw DeviceError("a GPU cannot pack a layout whose stored bytes are not fed alike; use --device cpu");
+}
+
 int64_t PlanPart::column_step() const {
   std::vector<int64_t> bits;
   for (int64_t d = 0; d < (mode.is_even() ? 2 : mode.count); ++d) {
@@ -189,7 +189,7 @@ GroupSize group_size(const std::vector<PlanDigit>& digits, int64_t unit_bits) {
     for (const int bytes : {1, 4, 16})
       if (bits == bytes * 8) size = {bytes, i + 1};
   }
-  if (size.bytes == 0) refuse();
+  if (size.bytes == 0) refuse_layout();
   return size;
 }
 
@@ -198,14 +198,14 @@ int64_t choose_block(std::vector<PlanDigit>& digits, size_t in_group, int64_t ha
   for (size_t i = 0; i < digits.size(); ++i) {
     bool needed = i < in_group;
     for (const PlanPart& part : digits[i].parts) needed |= part.column_step() % 8 != 0;
-    if (needed && !digits[i].is_copy() && !block.take(digits[i])) refuse();
+    if (needed && !digits[i].is_copy() && !block.take(digits[i])) refuse_layout();
   }
   block.take_columns();
   block.take_half();
   block.take_stored();
   block.take_rest();
   const int64_t run = block.mark_run();
-  if (run % 8) refuse();
+  if (run % 8) refuse_layout();
   return run;
 }
 

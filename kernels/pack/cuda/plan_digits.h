@@ -41,6 +41,9 @@ struct PlanDigit {
   int64_t shared_at(int64_t d) const;
 };
 
+/// Throws DeviceError: a GPU cannot pack the layout.
+[[noreturn]] void refuse_layout();
+
 /// half: the rows from gate's to up's, if the rows are in two halves; a digit of 2 is split off there, if possible.
 std::vector<PlanDigit> split_digits(const Modes& modes, int64_t half);
 

@@ -4,8 +4,6 @@
 #include <array>
 #include <numeric>
 
-#include "kernels/device_error.h"
-
 namespace mxfp4 {
 
 namespace {
@@ -105,7 +103,7 @@ class Words {
     for (size_t t = 0; t < bits.size(); t += 32)
       words_.emplace_back(bits.begin() + int64_t(t), bits.begin() + int64_t(std::min(t + 32, bits.size())));
     const bool has_high = std::any_of(bits.begin(), bits.end(), [](int64_t bit) { return bit % 8 >= 4; });
-    if (bases.nibbles && has_high) throw DeviceError(not_alike);
+    if (bases.nibbles && has_high) refuse_layout();
     find_read(bits, size_t(unit_bits));
     if (!bases.nibbles && are_alike(words_))
       take_alike();
@@ -155,7 +153,7 @@ class Words {
     plan_.form = PlanForm::shared_words;
     for (size_t q = 0; q < words_.size(); ++q) {
       const std::vector<int64_t> bytes = bytes_of(words_[q]);
-      if (bytes.size() > 8) throw DeviceError(not_alike);
+      if (bytes.size() > 8) refuse_layout();
       const Lanes lanes = spread(words_[q]);
       for (size_t lane = 0; lane < lanes.size(); ++lane)
         plan_.offset[q][lane] = uint32_t(lanes[lane] < 0 ? bytes[0] : lanes[lane]);
@@ -166,7 +164,7 @@ class Words {
   /// Turns of the next word.
   void keep(const std::vector<Turn>& turns) {
     const size_t first = plan_.pack.first[kept_];
-    if (first + turns.size() > Turns::most) throw DeviceError(not_alike);
+    if (first + turns.size() > Turns::most) refuse_layout();
     std::copy(turns.begin(), turns.end(), plan_.pack.turn + first);
     plan_.pack.first[++kept_] = uint16_t(first + turns.size());
   }

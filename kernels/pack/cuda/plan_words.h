@@ -8,9 +8,6 @@
 
 namespace mxfp4 {
 
-inline constexpr const char* not_alike =
-    "a GPU cannot pack a layout whose stored bytes are not fed alike; use --device cpu";
-
 /// The OR of the bases of groups in bytes, and whether some are in the middle of a byte.
 struct BaseBits {
   int64_t bytes = 0;
