@@ -27,8 +27,7 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
   app->description(
       "Join the parts that several nodes wrote\n\n"
       "Makes OUT from the parts that convert wrote. Exit code 1: parts are missing; their numbers are printed in "
-      "Slurm's "
-      "notation.");
+      "Slurm's notation.");
   app->footer("mxfp4-pack merge out/");
   app->add_option("OUT", o.out, "Output whose parts convert wrote")->required()->type_name("");
   add(app,

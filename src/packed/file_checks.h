@@ -10,8 +10,8 @@ struct PackedCheckpoint;
 /// Checks the sizes of all listed files, and the checksums of headers and small files.
 void check_files(const PackedCheckpoint& packed, Problems& problems);
 
-/// Names every file below OUT that the manifest does not list, and every empty directory. SHA256SUMS is allowed, and so
-/// are the files that git and download tools keep in a directory (.git, .gitattributes, .cache).
+/// Names every file below OUT that the manifest does not list, and every empty directory. Files that git and
+/// download tools keep in a directory are allowed (.git, .gitattributes, .cache).
 void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
 
 /// The first listed file without tensors whose text differs from its checksum; empty if there is none. A missing file

@@ -32,7 +32,7 @@ inline constexpr const char* source_table = "source_table";
 inline constexpr const char* table = "table";  // of a set's packed tensors
 }  // namespace file_kind
 
-/// A file of OUT other than the manifest and SHA256SUMS. If the file has tensors, its checksum covers the header only,
+/// A file of OUT other than the manifest. If the file has tensors, its checksum covers the header only,
 /// because tensors have their own checksums.
 struct ListedFile {
   std::string name;

@@ -120,21 +120,9 @@ class BlocksOnHost final : public Device {
 
   template <class Use>
   void each_group(Use use) {
-    const BlockPlan& p = plan();
-    const auto all = [&](auto form) {
+    with_form(plan(), [&](auto form, auto) {
       for (const PlanGroup& group : plan_->groups) use(form, group);
-    };
-    if (p.form == PlanForm::in_group) return all(PlanarForm<PlanForm::in_group>());
-    if (p.form == PlanForm::across) return all(PlanarForm<PlanForm::across>());
-    if (p.form == PlanForm::pairs) return all(PlanarForm<PlanForm::pairs>());
-    if (p.form == PlanForm::shared_words && p.group == 16) return all(WordForm<PlanForm::shared_words, 1, 4>());
-    if (p.form == PlanForm::shared_words) return all(WordForm<PlanForm::shared_words, 1, 1>());
-    if (p.group == 16 && p.piece == 16) return all(WordForm<PlanForm::words, 16, 4>());
-    if (p.group == 16 && p.piece == 4) return all(WordForm<PlanForm::words, 4, 4>());
-    if (p.group == 16 && p.piece == 2) return all(WordForm<PlanForm::words, 2, 4>());
-    if (p.group == 16) return all(WordForm<PlanForm::words, 1, 4>());
-    if (p.piece == 4) return all(WordForm<PlanForm::words, 4, 1>());
-    all(WordForm<PlanForm::words, 1, 1>());
+    });
   }
   /// use(words of a group, its place in the packed matrix from the block's first), for all copies.
   template <class F, class Use>

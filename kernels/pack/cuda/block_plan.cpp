@@ -113,13 +113,14 @@ class Planner {
     of_groups_ = all;
     find_form(unit_bits);
   }
-  /// How words are made of slots where they lie now. Digits that the form covers count no groups.
+  /// Sets how words are made of the slots, at their present places. Digits that the form covers count no groups.
   void find_form(int64_t unit_bits) {
-    find_words(stored_bits(), unit_bits, lowest_base_bit(), plan_);
+    find_words(shared_bits(in_group_), unit_bits, base_bits(), plan_);
     if (plan_.group == 16 && plan_.piece < 4 && !plan_.is_repeated)
-      for (const PlanDigit* d : find_planes(stored_bits(), in_group_, of_groups_, plan_)) std::erase(of_groups_, d);
-    auto next =
-        of_groups_.begin();  // lanes first follow a line of the packed matrix, then columns, which use all banks
+      for (const PlanDigit* d : find_planes(shared_bits(in_group_), in_group_, of_groups_, plan_))
+        std::erase(of_groups_, d);
+    // A warp's lanes first follow a line of the packed matrix, then columns, which use all banks.
+    auto next = of_groups_.begin();
     for (int64_t bytes = plan_.group; next != of_groups_.end() && bytes < 128; ++next) bytes *= (*next)->inner;
     std::stable_partition(next, of_groups_.end(), [](const PlanDigit* d) {
       return d->parts[0].in_run && d->parts[0].column_step() < pad_step * 8;
@@ -148,12 +149,12 @@ class Planner {
       lanes.push_back(d);
       count *= d->inner;
     }
-    std::vector<int64_t> bases =
-        sums(lanes, int64_t(0), [](const PlanDigit& d, int64_t i, int64_t sum) { return sum + d.shared_at(i) / 8; });
+    std::vector<int64_t> bases = shared_bits(lanes);
     bases.resize(std::min<size_t>(bases.size(), 32));
+    for (int64_t& base : bases) base /= 8;
     const int64_t at_once = plan_.is_planar() ? 4 : plan_.piece;
     std::set<int64_t> accesses;
-    for (const int64_t bit : stored_bits()) accesses.insert(bit / 8 / at_once * at_once);
+    for (const int64_t bit : shared_bits(in_group_)) accesses.insert(bit / 8 / at_once * at_once);
     double groups = 0;
     for (const int64_t access : accesses) {
       std::vector<int64_t> places = bases;
@@ -168,12 +169,11 @@ class Planner {
     return groups + (has_links() ? 3 : 1) * rows + double(extent_) / 8192;  // at last, the less memory the better
   }
 
-  /// The places of a group's bits in shared memory, from the group's base.
-  std::vector<int64_t> stored_bits() const {
-    return sums(in_group_, int64_t(0), [](const PlanDigit& d, int64_t i, int64_t sum) { return sum + d.shared_at(i); });
+  /// The places in shared memory of all values of the digits, in bits.
+  static std::vector<int64_t> shared_bits(const std::vector<const PlanDigit*>& digits) {
+    return sums(digits, int64_t(0), [](const PlanDigit& d, int64_t i, int64_t sum) { return sum + d.shared_at(i); });
   }
-  /// The lowest bit that the bases of groups have, in bytes, and whether bases may be in the middle of a byte.
-  BaseBits lowest_base_bit() const {
+  BaseBits base_bits() const {
     BaseBits found;
     for (const PlanDigit* d : of_groups_)
       for (int64_t i = 0; i < d->inner; ++i) {
@@ -182,6 +182,9 @@ class Planner {
       }
     return found;
   }
+
+  /// The parts of the listed digit, each with slots of its own.
+  int64_t lists() const { return listed_ ? listed_->count() / listed_->inner : 1; }
 
   struct Slot {
     Step from;
@@ -200,11 +203,10 @@ class Planner {
     return slots;
   }
   void take_slots() {
-    const int64_t lists = listed_ ? listed_->count() / listed_->inner : 1;
-    for (int64_t list = 0; list < lists; ++list)
+    for (int64_t list = 0; list < lists(); ++list)
       for (const Slot& s : slots_of(list))
         out_.slots.push_back({uint32_t(s.from.row), uint32_t(s.from.bit / 8), uint32_t(s.place)});
-    plan_.slot_count = uint32_t(out_.slots.size() / size_t(lists));
+    plan_.slot_count = uint32_t(out_.slots.size() / size_t(lists()));
     for (const PlanSlot& s : out_.slots) plan_.column_bits |= s.byte;
     plan_.column_bits |= plan_.cols;
   }
@@ -238,8 +240,7 @@ class Planner {
       return PlanBlock{uint32_t(sum.row + s.row), uint32_t(sum.byte + s.bit / 8), uint32_t(sum.to + i * d.weight / 8),
                        0};
     };
-    const int64_t lists = listed_ ? listed_->count() / listed_->inner : 1;
-    for (int64_t list = 0; list < lists; ++list)
+    for (int64_t list = 0; list < lists(); ++list)
       for (PlanBlock block : sums(digits, PlanBlock{}, add)) {
         block.slot = uint32_t(list) * plan_.slot_count;
         if (listed_) block.to += uint32_t(list * listed_->inner * listed_->weight / 8);

@@ -36,8 +36,8 @@ struct PlanSlot {
   uint32_t row = 0, byte = 0, place = 0;
 };
 
-/// The place in the packed matrix from the block's first, and what is added to the lanes' offsets. Planar: the first
-/// of a thread's four groups.
+/// A group: its place in the packed matrix from the block's first, and its base, to which lanes' offsets are added.
+/// Planar: the first of a thread's four groups.
 struct alignas(8) PlanGroup {
   static constexpr uint32_t swapped = 1u << 31;  // in `base`: the two nibbles of each lane change places
   uint32_t to = 0, base = 0;

@@ -55,34 +55,12 @@ void for_batches(std::vector<Work> work, Launch launch) {
 
 using PlanKernel = void (*)(Batch, BlockPlan);
 
-/// Kernels::of<Form, bytes>() is the kernel of a form, for groups of so many bytes.
-template <class Kernels, PlanForm form>
-PlanKernel kernel_of_words(const BlockPlan& plan) {
-  if (plan.group == 1) return Kernels::template of<WordForm<form, 1, 1>, 1>();
-  if constexpr (form == PlanForm::words) {
-    if (plan.piece == 16) return Kernels::template of<WordForm<form, 16, 4>, 16>();
-    if (plan.piece == 4 && plan.group == 16) return Kernels::template of<WordForm<form, 4, 4>, 16>();
-    if (plan.piece == 4) return Kernels::template of<WordForm<form, 4, 1>, 4>();
-    if (plan.piece == 2 && plan.group == 16) return Kernels::template of<WordForm<form, 2, 4>, 16>();
-  }
-  return plan.group == 16 ? Kernels::template of<WordForm<form, 1, 4>, 16>()
-                          : Kernels::template of<WordForm<form, 1, 1>, 4>();
-}
-
+/// Kernels::of<Form, bytes>(): the kernel of a form, for groups of `bytes` bytes.
 template <class Kernels>
 PlanKernel kernel_of(const BlockPlan& plan) {
-  switch (plan.form) {
-    case PlanForm::in_group:
-      return Kernels::template of<PlanarForm<PlanForm::in_group>, 16>();
-    case PlanForm::across:
-      return Kernels::template of<PlanarForm<PlanForm::across>, 16>();
-    case PlanForm::pairs:
-      return Kernels::template of<PlanarForm<PlanForm::pairs>, 16>();
-    case PlanForm::words:
-      return kernel_of_words<Kernels, PlanForm::words>(plan);
-    default:
-      return kernel_of_words<Kernels, PlanForm::shared_words>(plan);
-  }
+  return with_form(plan, [](auto form, auto bytes) -> PlanKernel {
+    return Kernels::template of<decltype(form), decltype(bytes)::value>();
+  });
 }
 
 template <class Kernels>

@@ -13,7 +13,7 @@ bool has(const Digits& digits, const PlanDigit* d) {
   return std::find(digits.begin(), digits.end(), d) != digits.end();
 }
 
-/// The digit of two values that moves by so many bits within slots.
+/// The digit of two values that moves by `bits` bits within slots.
 const PlanDigit* column_of(const Digits& in_group, const Digits& of_groups, int64_t bits) {
   for (const Digits* digits : {&in_group, &of_groups})
     for (const PlanDigit* d : *digits)
@@ -94,7 +94,7 @@ class Planes {
       }
   }
 
-  /// The byte of word q that is what the lane is for word 0.
+  /// The byte of word q in the place of word 0's lane.
   int64_t byte_like(size_t q, size_t lane) const {
     for (size_t t = 0; t < 32; ++t)
       if (bits_[t] / 8 == lane_[lane]) return bits_[q * 32 + t] / 8;

@@ -19,18 +19,18 @@ class Plans {
  public:
   const BlockPlan& of(const Layout& layout, Shape storage, const MutableMatrix& m) {
     const auto* given = std::get_if<ByModes>(&layout);
-    const Key key{layout.index(),   given ? given->modes : nullptr,
-                  storage.n,        storage.b,
-                  m.padded.n,       m.real.b,
-                  m.view[0].stride, m.order.block,
-                  m.order.up_first};
+    const Key key{layout.index(), given ? given->modes : nullptr,
+                  storage.n,      storage.b,
+                  m.padded.n,     m.real.b,
+                  m.views,        m.view[0].stride,
+                  m.order.block,  m.order.up_first};
     Held& held = held_[key];
     if (!held.slots) held.bring(layout, storage, m);
     return held.plan;
   }
 
  private:
-  using Key = std::tuple<size_t, const ModeLayout*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+  using Key = std::tuple<size_t, const ModeLayout*, int64_t, int64_t, int64_t, int64_t, int, int64_t, int64_t, bool>;
   struct Free {
     void operator()(void* memory) const { cudaFree(memory); }
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/pack/cuda/block_plan.h"
 
@@ -242,5 +243,29 @@ struct PlanarForm {
     }
   }
 };
+
+/// use(form, bytes): with the form of a plan and the bytes of its groups, an std::integral_constant.
+template <PlanForm form, class Use>
+auto with_words(const BlockPlan& plan, Use use) {
+  constexpr std::integral_constant<int, 16> sixteen;
+  constexpr std::integral_constant<int, 4> four;
+  if (plan.group == 1) return use(WordForm<form, 1, 1>(), std::integral_constant<int, 1>());
+  if constexpr (form == PlanForm::words) {
+    if (plan.piece == 16) return use(WordForm<form, 16, 4>(), sixteen);
+    if (plan.piece == 4 && plan.group == 16) return use(WordForm<form, 4, 4>(), sixteen);
+    if (plan.piece == 4) return use(WordForm<form, 4, 1>(), four);
+    if (plan.piece == 2 && plan.group == 16) return use(WordForm<form, 2, 4>(), sixteen);
+  }
+  return plan.group == 16 ? use(WordForm<form, 1, 4>(), sixteen) : use(WordForm<form, 1, 1>(), four);
+}
+template <class Use>
+auto with_form(const BlockPlan& plan, Use use) {
+  constexpr std::integral_constant<int, 16> sixteen;
+  if (plan.form == PlanForm::in_group) return use(PlanarForm<PlanForm::in_group>(), sixteen);
+  if (plan.form == PlanForm::across) return use(PlanarForm<PlanForm::across>(), sixteen);
+  if (plan.form == PlanForm::pairs) return use(PlanarForm<PlanForm::pairs>(), sixteen);
+  if (plan.form == PlanForm::words) return with_words<PlanForm::words>(plan, use);
+  return with_words<PlanForm::shared_words>(plan, use);
+}
 
 }  // namespace mxfp4
