@@ -127,15 +127,16 @@ class BlocksOnHost final : public Device {
   /// use(words of a group, its place in the packed matrix from the block's first), for all copies.
   template <class F, class Use>
   void each_packed(F, const PlanGroup& group, Use use) const {
-    typename F::Words words[F::groups];
+    typename F::Words words[BlockPlan::most_together];
     F::pack(plan(), shared_.data(), group.base, words);
     for (const uint32_t copy : plan_->copy)
-      for (int j = 0; j < F::groups; ++j) use(&words[j], group.to + plan().part[j] + copy);
+      for (int j = 0; j < plan().together; ++j) use(&words[j], group.to + plan().part[j] + copy);
   }
   template <class F>
   void unpack_words(F, const uint8_t* from, const PlanGroup& group) {
-    typename F::Words words[F::groups] = {};
-    for (int j = 0; j < F::groups; ++j) std::memcpy(&words[j], from + group.to + plan().part[j], size_t(plan().group));
+    typename F::Words words[BlockPlan::most_together] = {};
+    for (int j = 0; j < plan().together; ++j)
+      std::memcpy(&words[j], from + group.to + plan().part[j], size_t(plan().group));
     F::unpack(plan(), words, shared_.data(), group.base);
   }
   void count_wrong(const uint8_t* packed, uint32_t at, const void* expected, CopyReport& copies) const {

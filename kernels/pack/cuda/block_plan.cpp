@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 
 #include "kernels/device_error.h"
@@ -40,7 +41,7 @@ class Planner {
     digits_ = split_digits(modes, half());
     const GroupSize group = group_size(digits_, unit_bits);
     plan_.group = group.bytes;
-    plan_.cols = uint32_t(choose_block(digits_, group.digits, half()) / 8);
+    plan_.cols = uint32_t(choose_block(digits_, group.digits, has_links(), half()) / 8);
     for (size_t i = 0; i < digits_.size(); ++i)
       if (i < group.digits) in_group_.push_back(&digits_[i]);
     for (PlanDigit& d : digits_) sort_in(d);
@@ -54,6 +55,8 @@ class Planner {
   }
 
  private:
+  using Digits = std::vector<const PlanDigit*>;
+
   /// Rows from gate's to up's if they alternate in memory and a slot can have a whole row; else 0.
   int64_t half() const {
     const MutableMatrix& m = matrix_;
@@ -113,7 +116,8 @@ class Planner {
     of_groups_ = all;
     find_form(unit_bits);
   }
-  /// Sets how words are made of the slots, at their present places. Digits that the form covers count no groups.
+  /// Sets how words are made of the slots, at their present places, and a thread's groups. Digits that count these are
+  /// not in the table of groups.
   void find_form(int64_t unit_bits) {
     find_words(shared_bits(in_group_), unit_bits, base_bits(), plan_);
     if (plan_.group == 16 && plan_.piece < 4 && !plan_.is_repeated)
@@ -125,6 +129,41 @@ class Planner {
     std::stable_partition(next, of_groups_.end(), [](const PlanDigit* d) {
       return d->parts[0].in_run && d->parts[0].column_step() < pad_step * 8;
     });
+    take_together();
+  }
+  /// The last digits count a thread's groups, so that the table is short: as many groups as keep all threads busy.
+  void take_together() {
+    plan_.together = plan_.is_planar() ? BlockPlan::most_together : 1;
+    if (plan_.is_planar()) return;
+    int64_t least = idle_threads(of_groups());
+    Digits best;
+    for (int wanted = 2; wanted <= BlockPlan::most_together; ++wanted)
+      if (const Digits digits = last_of(wanted); !digits.empty() && of_groups() / wanted >= 128)
+        if (const int64_t idle = idle_threads(of_groups() / wanted); idle <= least) least = idle, best = digits;
+    for (const PlanDigit* d : best) {
+      for (int64_t j = plan_.together * d->inner; j-- > 0;) {
+        const int64_t value = j / plan_.together, before = j % plan_.together;
+        plan_.part[j] = plan_.part[before] + uint32_t(value * d->weight / 8);
+        plan_.base[j] = plan_.base[before] + uint32_t(d->shared_at(value) / 8);
+      }
+      plan_.together *= int(d->inner);
+      std::erase(of_groups_, d);
+    }
+  }
+  int64_t of_groups() const {
+    return std::transform_reduce(of_groups_.begin(), of_groups_.end(), int64_t(1), std::multiplies(),
+                                 [](const PlanDigit* d) { return d->inner; });
+  }
+  static int64_t idle_threads(int64_t groups) { return round_up(groups, BlockPlan::most_threads) - groups; }
+  /// The last digits of groups that have so many values together; none if there are none.
+  Digits last_of(int wanted) const {
+    Digits digits;
+    for (size_t i = of_groups_.size(); i-- > 0;)
+      if (const PlanDigit* d = of_groups_[i]; wanted % d->inner == 0 && d->shared_at(d->inner - 1) % 8 == 0) {
+        digits.push_back(d);
+        wanted /= int(d->inner);
+      }
+    return wanted == 1 ? digits : Digits();
   }
   int64_t lay(const std::vector<int64_t>& gaps) {
     int64_t extent = pitch_;

@@ -36,8 +36,8 @@ struct PlanSlot {
   uint32_t row = 0, byte = 0, place = 0;
 };
 
-/// A group: its place in the packed matrix from the block's first, and its base, to which lanes' offsets are added.
-/// Planar: the first of a thread's four groups.
+/// The first of the groups that a thread makes at once: its place in the packed matrix from the block's first, and its
+/// base, to which lanes' offsets are added.
 struct alignas(8) PlanGroup {
   static constexpr uint32_t swapped = 1u << 31;  // in `base`: the two nibbles of each lane change places
   uint32_t to = 0, base = 0;
@@ -57,20 +57,21 @@ struct Turns {
   uint16_t first[most_lists + 1] = {};
 };
 
-/// How a thread makes groups: one after another by words, each with lanes of its own or shared with other words, or
-/// four at once in a planar form. A planar form takes four neighbouring bytes of a slot at once, which go to four
-/// words, so that a turn serves all of them. These words are of one group (in_group), the same word of four groups
-/// (across), or words 0 and 2, or 1 and 3, of two groups (pairs).
+/// How a thread makes groups: by words, each with lanes of its own or shared with other words, or in a planar form. A
+/// planar form takes four neighbouring bytes of a slot at once, which go to four words, so that a turn serves all of
+/// them. These words are of one group (in_group), the same word of four groups (across), or words 0 and 2, or 1 and 3,
+/// of two groups (pairs).
 enum class PlanForm { words, shared_words, in_group, across, pairs };
 
 /// A kernel parameter: the pointers are the device's.
 struct BlockPlan {
-  static constexpr int most_threads = 256, most_slots = most_threads;
+  static constexpr int most_threads = 256, most_slots = most_threads, most_together = 4;
   const PlanBlock* blocks = nullptr;
   const PlanSlot* slots = nullptr;
   const PlanGroup* groups = nullptr;
   const uint32_t* copy = nullptr;  // places of a group's copies, from its first place
-  uint32_t block_count = 0, slot_count = 0, group_count = 0, copies = 1;
+  uint32_t block_count = 0, slot_count = 0, copies = 1;
+  uint32_t group_count = 0;                 // of the table: each stands for `together` groups
   uint32_t threads = most_threads;          // of a block: no fewer than slots
   uint32_t cols = 0;                        // bytes of a slot
   uint32_t across = 0, across_inverse = 0;  // chunks of 16 bytes of a slot
@@ -78,13 +79,15 @@ struct BlockPlan {
   uint32_t link_room = 0;    // bytes behind a slot's bytes that may be overwritten
   uint32_t column_bits = 0;  // the OR of the columns at which slots begin, and their length
   PlanForm form = PlanForm::words;
-  int group = 16;              // bytes
-  int piece = 1;               // form words: lanes that are loaded at once, 1, 2, 4 or 16
-  int lanes = 4;               // form words: lanes of a word that are used
-  bool is_repeated = false;    // groups have copies of bits within them
-  uint32_t offset[4][8] = {};  // of each lane, by word; planar: by unit, the words that share lanes
-  uint32_t part[4] = {};       // planar: the places of a thread's groups, from its first
-  bool is_exchanged = false;   // planar: groups 0 and 1, and 2 and 3, are neighbours; all warps are full
+  int group = 16;                     // bytes
+  int piece = 1;                      // form words: lanes that are loaded at once, 1, 2, 4 or 16
+  int lanes = 4;                      // form words: lanes of a word that are used
+  bool is_repeated = false;           // groups have copies of bits within them
+  uint32_t offset[4][8] = {};         // of each lane, by word; planar: by unit, the words that share lanes
+  int together = 1;                   // groups of a thread, at most most_together; planar: 4
+  uint32_t part[most_together] = {};  // their places in the packed matrix, from the first
+  uint32_t base[most_together] = {};  // by words: their bases, from the first
+  bool is_exchanged = false;          // planar: groups 0 and 1, and 2 and 3, are neighbours; all warps are full
   Turns pack;    // a list for each word (form words: one); planar: for each stored byte of a unit and each lane
   Turns unpack;  // planar: a list for each lane and each stored byte
 

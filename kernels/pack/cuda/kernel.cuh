@@ -43,14 +43,15 @@ __device__ __forceinline__ void exchange(Words& first, Words& second) {
 
 /// Shared memory to packed words. bytes: of a group. Form: WordForm or PlanarForm.
 template <class Form, int bytes>
-__device__ __forceinline__ void store_groups(const Block& block, uint8_t* to) {
+__device__ __forceinline__ void store_groups(const Block& block) {
   const BlockPlan& plan = block.plan;
+  uint8_t* const to = block.item().packed + block.begin.to;
   for (uint32_t i = threadIdx.x; i < plan.group_count; i += Block::threads()) {
     PlanGroup group = plan.groups[i];
-    typename Form::Words words[Form::groups];
+    typename Form::Words words[BlockPlan::most_together];
     Form::pack(plan, block.bytes, group.base, words);
     uint32_t other = group.to, part[4] = {plan.part[0], plan.part[1], plan.part[2], plan.part[3]};
-    if constexpr (Form::groups == 4)
+    if constexpr (Form::is_planar)
       if (plan.is_exchanged) {
         exchange(words[0], words[1]);
         exchange(words[2], words[3]);
@@ -62,62 +63,54 @@ __device__ __forceinline__ void store_groups(const Block& block, uint8_t* to) {
       }
     for (uint32_t c = 0; c < plan.copies; ++c)
 #pragma unroll
-      for (int j = 0; j < Form::groups; ++j)
-        store_group<bytes>(to + (j % 2 ? other : group.to) + part[j] + plan.copy[c], words[j]);
+      for (int j = 0; j < BlockPlan::most_together; ++j)
+        if (Form::is_planar || j < plan.together)
+          store_group<bytes>(to + (j % 2 ? other : group.to) + part[j] + plan.copy[c], words[j]);
   }
 }
 
 template <class Form, int bytes>
-__global__ void __launch_bounds__(BlockPlan::most_threads, Form::groups == 1 ? 5 : 4)
+__global__ void __launch_bounds__(BlockPlan::most_threads, Form::is_planar ? 4 : 5)
     pack_kernel(const __grid_constant__ Batch batch, const __grid_constant__ BlockPlan plan) {
   __shared__ RowSlot slots[BlockPlan::most_slots + 2];
-  const Block block{batch, plan, reinterpret_cast<uint8_t*>(shared_chunks), slots + 1};
-  const PlanBlock begin = plan.blocks[blockIdx.x];
-  find_rows(block, begin);
+  const Block block{batch, plan, plan.blocks[blockIdx.x], reinterpret_cast<uint8_t*>(shared_chunks), slots + 1};
+  find_rows(block);
   __syncthreads();
   row_bits(block) % 16 ? load_rows<false>(block) : load_rows<true>(block);
   __syncthreads();
-  store_groups<Form, bytes>(block, block.item().packed + begin.to);
+  store_groups<Form, bytes>(block);
 }
 
 /// Packed words to shared memory.
 template <class Form, int bytes>
-__device__ __forceinline__ void load_groups(const Block& block, const uint8_t* from) {
-  constexpr int at_once = Block::at_once / Form::groups;
+__device__ __forceinline__ void load_groups(const Block& block) {
   const BlockPlan& plan = block.plan;
-  for (uint32_t first = threadIdx.x; first < plan.group_count; first += at_once * Block::threads()) {
-    PlanGroup group[at_once] = {};
-    typename Form::Words words[at_once][Form::groups];
+  const uint8_t* const from = block.item().packed + block.begin.to;
+  for (uint32_t i = threadIdx.x; i < plan.group_count; i += Block::threads()) {
+    const PlanGroup group = plan.groups[i];
+    typename Form::Words words[BlockPlan::most_together];
 #pragma unroll
-    for (int k = 0; k < at_once; ++k) {
-      const uint32_t i = first + k * Block::threads();
-      if (i < plan.group_count) group[k] = plan.groups[i];
-    }
-#pragma unroll
-    for (int k = 0; k < at_once; ++k)
-      if (first + k * Block::threads() < plan.group_count)
-#pragma unroll
-        for (int j = 0; j < Form::groups; ++j)
-          words[k][j] = load_group<bytes, typename Form::Words>(from + group[k].to + plan.part[j]);
-#pragma unroll
-    for (int k = 0; k < at_once; ++k)
-      if (first + k * Block::threads() < plan.group_count) Form::unpack(plan, words[k], block.bytes, group[k].base);
+    for (int j = 0; j < BlockPlan::most_together; ++j)
+      if (Form::is_planar || j < plan.together)
+        words[j] = load_group<bytes, typename Form::Words>(from + group.to + plan.part[j]);
+    Form::unpack(plan, words, block.bytes, group.base);
   }
 }
 
 /// Compares copies with what the source bytes in shared memory make. The copy that was read may differ if groups have
 /// copies within them.
 template <class Form, int bytes>
-__device__ __forceinline__ void check_copies(const Block& block, uint32_t begin) {
+__device__ __forceinline__ void check_copies(const Block& block) {
   const BlockPlan& plan = block.plan;
   for (uint32_t i = threadIdx.x; i < plan.group_count; i += Block::threads()) {
     const PlanGroup group = plan.groups[i];
-    typename Form::Words expected[Form::groups];
+    typename Form::Words expected[BlockPlan::most_together];
     Form::pack(plan, block.bytes, group.base, expected);
     for (uint32_t c = plan.is_repeated ? 0 : 1; c < plan.copies; ++c)
 #pragma unroll
-      for (int j = 0; j < Form::groups; ++j) {
-        const uint32_t at = begin + group.to + plan.part[j] + plan.copy[c];
+      for (int j = 0; j < BlockPlan::most_together; ++j) {
+        if (j >= plan.together) break;
+        const uint32_t at = block.begin.to + group.to + plan.part[j] + plan.copy[c];
         const auto is = load_group<bytes, typename Form::Words>(block.item().packed + at);
         for (int b = 0; b < bytes; ++b)
           if (uint8_t((is.word[b / 4] ^ expected[j].word[b / 4]) >> b % 4 * 8))
@@ -127,27 +120,26 @@ __device__ __forceinline__ void check_copies(const Block& block, uint32_t begin)
 }
 
 template <class Form, int bytes>
-__global__ void __launch_bounds__(BlockPlan::most_threads, Form::groups == 1 ? 5 : 4)
+__global__ void __launch_bounds__(BlockPlan::most_threads, Form::is_planar ? 4 : 5)
     unpack_kernel(const __grid_constant__ Batch batch, const __grid_constant__ BlockPlan plan) {
   __shared__ RowSlot slots[BlockPlan::most_slots + 2];
-  const Block block{batch, plan, reinterpret_cast<uint8_t*>(shared_chunks), slots + 1};
-  const PlanBlock begin = plan.blocks[blockIdx.x];
+  const Block block{batch, plan, plan.blocks[blockIdx.x], reinterpret_cast<uint8_t*>(shared_chunks), slots + 1};
   if (plan.form == PlanForm::shared_words) {
     for (uint32_t i = threadIdx.x; i < plan.shared_bytes / 16; i += Block::threads()) shared_chunks[i] = {};
     __syncthreads();
   }
-  load_groups<Form, bytes>(block, block.item().packed + begin.to);
-  find_rows(block, begin);
+  load_groups<Form, bytes>(block);
+  find_rows(block);
   __syncthreads();
   if (plan.copies > 1 || plan.is_repeated) {
-    check_copies<Form, bytes>(block, begin.to);
+    check_copies<Form, bytes>(block);
     __syncthreads();
   }
   if (batch.matrix.add) {
     add_to_rows(block, uint8_t(-batch.matrix.add));
     __syncthreads();
   }
-  store_rows(block, begin);
+  store_rows(block);
 }
 
 }  // namespace mxfp4

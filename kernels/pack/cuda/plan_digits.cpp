@@ -65,6 +65,16 @@ class Block {
       if (half_ > 0 && d.count() == 2 && d.mode.at(1) == Step{half_, 0}) take(d);
   }
 
+  /// All that counts columns, if the block has room for it.
+  void take_whole_rows() {
+    int64_t all = bits_;
+    for (const PlanDigit& d : digits_)
+      if (!d.in_block() && d.column_step() > 0) all *= d.count();
+    if (all > block_bits) return;
+    for (PlanDigit& d : digits_)
+      if (d.column_step() > 0) take(d);
+  }
+
   void take_rest() {
     for (PlanDigit& d : digits_) take(d);
     for (PlanDigit& d : digits_) {
@@ -193,7 +203,7 @@ GroupSize group_size(const std::vector<PlanDigit>& digits, int64_t unit_bits) {
   return size;
 }
 
-int64_t choose_block(std::vector<PlanDigit>& digits, size_t in_group, int64_t half) {
+int64_t choose_block(std::vector<PlanDigit>& digits, size_t in_group, bool has_links, int64_t half) {
   Block block(digits, half);
   for (size_t i = 0; i < digits.size(); ++i) {
     bool needed = i < in_group;
@@ -203,6 +213,7 @@ int64_t choose_block(std::vector<PlanDigit>& digits, size_t in_group, int64_t ha
   block.take_columns();
   block.take_half();
   block.take_stored();
+  if (has_links) block.take_whole_rows();
   block.take_rest();
   const int64_t run = block.mark_run();
   if (run % 8) refuse_layout();

@@ -33,6 +33,7 @@ struct Block {
   static constexpr int at_once = 4;
   const Batch& batch;
   const BlockPlan& plan;
+  PlanBlock begin;
   uint8_t* bytes;
   RowSlot* slots;
   __device__ __forceinline__ const Batch::Item& item() const { return batch.items[blockIdx.z]; }
@@ -41,14 +42,14 @@ struct Block {
 };
 
 /// Finds the block's slots in global memory.
-__device__ __forceinline__ void find_rows(const Block& block, const PlanBlock& begin) {
+__device__ __forceinline__ void find_rows(const Block& block) {
   const int s = threadIdx.x, count = int(block.plan.slot_count);
   if (s == 0) block.slots[-1] = block.slots[count] = {};
   if (s >= count) return;
   const MutableMatrix& m = block.batch.matrix;
-  const PlanSlot at = block.plan.slots[begin.slot + s];
-  const uint32_t n = begin.row + at.row;
-  const int column = int(begin.byte + at.byte);
+  const PlanSlot at = block.plan.slots[block.begin.slot + s];
+  const uint32_t n = block.begin.row + at.row;
+  const int column = int(block.begin.byte + at.byte);
   RowSlot slot{nullptr, uint16_t(at.place), 0, 0, 0};
   uint32_t kind = RowSlot::storage_row;
   if (n < uint32_t(m.padded.n)) {
@@ -215,7 +216,7 @@ __device__ __forceinline__ void report(PadFound* found, unsigned long long what)
 }
 
 /// Counts the pads of a slot from byte `first` to `end` that have a wrong value, and finds the first.
-__device__ __forceinline__ void check_pads(const Block& block, const PlanBlock& begin, int s, int first, int end) {
+__device__ __forceinline__ void check_pads(const Block& block, int s, int first, int end) {
   const RowSlot slot = block.slots[s];
   const int width = int(block.plan.cols);
   uint32_t pad;
@@ -232,41 +233,44 @@ __device__ __forceinline__ void check_pads(const Block& block, const PlanBlock& 
       if ((differs >> 8 * j & 255) == 0) continue;
       const uint8_t add = block.batch.matrix.add, stored = uint8_t((is >> 8 * j) + add),
                     want = uint8_t((expected >> 8 * j) + add);
-      const int64_t row = begin.row + block.plan.slots[begin.slot + s].row;
+      const int64_t row = block.begin.row + block.plan.slots[block.begin.slot + s].row;
       const unsigned long long place = row * block.batch.storage.b + slot.column() + c + j;
       report(block.item().found, place << 16 | stored << 8 | want);
     }
   }
 }
 
-/// Shared slots to global ones that begin and end at multiples of 16. Checks pads.
-__device__ __forceinline__ void store_aligned(const Block& block, const PlanBlock& begin) {
+/// use(s, c, slot): for each chunk of 16 bytes of the slots; c is the chunk's first byte in slot s.
+template <class Use>
+__device__ __forceinline__ void each_chunk(const Block& block, Use use) {
   const int chunks = block.chunks(), across = int(block.plan.across);
 #pragma unroll 4
   for (int i = threadIdx.x; i < chunks; i += Block::threads()) {
-    const int s = int(block.plan.slot_of(uint32_t(i))), c = (i - s * across) * 16;
-    const RowSlot& slot = block.slots[s];
+    const int s = int(block.plan.slot_of(uint32_t(i)));
+    use(s, (i - s * across) * 16, block.slots[s]);
+  }
+}
+
+/// Shared slots to global ones that begin and end at multiples of 16. Checks pads.
+__device__ __forceinline__ void store_aligned(const Block& block) {
+  each_chunk(block, [&](int s, int c, const RowSlot& slot) {
     if (c < int(slot.real))
       __stcs(reinterpret_cast<uint4*>(slot.data + c), *reinterpret_cast<const uint4*>(block.bytes + slot.place + c));
     else
-      check_pads(block, begin, s, c, c + 16);
-  }
+      check_pads(block, s, c, c + 16);
+  });
 }
 
 /// Stores the whole aligned chunks of 16 bytes that begin in slots. Checks slots that are pads as a whole. Call after
 /// link_rows().
-__device__ __forceinline__ void store_chunks(const Block& block, const PlanBlock& begin) {
-  const int chunks = block.chunks(), across = int(block.plan.across);
-#pragma unroll 4
-  for (int i = threadIdx.x; i < chunks; i += Block::threads()) {
-    const int s = int(block.plan.slot_of(uint32_t(i))), first = (i - s * across) * 16;
-    const RowSlot& slot = block.slots[s];
+__device__ __forceinline__ void store_chunks(const Block& block) {
+  each_chunk(block, [&](int s, int first, const RowSlot& slot) {
     const int c = first + slot.ahead();
     if (c + 16 <= int(slot.whole))
       __stcs(reinterpret_cast<uint4*>(slot.data + c), shared_bytes(block, slot.place + c));
     else if (slot.real == 0)
-      check_pads(block, begin, s, first, first + 16);
-  }
+      check_pads(block, s, first, first + 16);
+  });
 }
 
 /// Stores the bytes of slots in their first and last aligned chunks that store_chunks() does not store. Slots begin and
@@ -297,16 +301,16 @@ __device__ __forceinline__ void store_edges(const Block& block) {
 }
 
 /// Shared slots to the global ones. Checks pads. Changes bytes behind the real ones.
-__device__ __forceinline__ void store_rows(const Block& block, const PlanBlock& begin) {
+__device__ __forceinline__ void store_rows(const Block& block) {
   const uint32_t bits = row_bits(block);
-  if (bits % 16 == 0) return store_aligned(block, begin);
+  if (bits % 16 == 0) return store_aligned(block);
   if (threadIdx.x < block.plan.slot_count) {
     const int real = block.slots[threadIdx.x].real;
-    if (real > 0) check_pads(block, begin, int(threadIdx.x), real & ~3, int(block.plan.cols));
+    if (real > 0) check_pads(block, int(threadIdx.x), real & ~3, int(block.plan.cols));
   }
   link_rows(block);  // each thread handles the same slot
   __syncthreads();
-  store_chunks(block, begin);
+  store_chunks(block);
   if (bits % 8 == 0)
     store_edges<uint64_t>(block);
   else

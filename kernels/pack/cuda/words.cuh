@@ -72,13 +72,29 @@ MXFP4_HD inline uint32_t load_lanes(const uint8_t* base, const uint32_t (&offset
   return word_of(base[offset[first]], base[offset[first + 1]], base[offset[first + 2]], base[offset[first + 3]]);
 }
 
-/// Forms that make one group at a time; words and piece: as in BlockPlan.
+/// Forms by words; words: of a group; piece: as in BlockPlan.
 template <PlanForm form, int piece, int words>
 struct WordForm {
-  static constexpr int groups = 1;
+  static constexpr bool is_planar = false;
   using Words = GroupWords<words>;
 
-  MXFP4_HD static void pack(const BlockPlan& plan, const uint8_t* shared, uint32_t base, Words (&out)[1]) {
+  MXFP4_HD static void pack(const BlockPlan& plan, const uint8_t* shared, uint32_t base,
+                            Words (&out)[BlockPlan::most_together]) {
+    MXFP4_UNROLL
+    for (int j = 0; j < BlockPlan::most_together; ++j)
+      if (j < plan.together) pack_one(plan, shared, base + plan.base[j], out[j]);
+  }
+
+  /// The inverse of pack(). With shared words, shared memory holds zeros before the first group.
+  MXFP4_HD static void unpack(const BlockPlan& plan, const Words (&in)[BlockPlan::most_together], uint8_t* shared,
+                              uint32_t base) {
+    MXFP4_UNROLL
+    for (int j = 0; j < BlockPlan::most_together; ++j)
+      if (j < plan.together) unpack_one(plan, in[j], shared, base + plan.base[j]);
+  }
+
+ private:
+  MXFP4_HD static void pack_one(const BlockPlan& plan, const uint8_t* shared, uint32_t base, Words& out) {
     const uint8_t* const from = shared + (base & ~PlanGroup::swapped);
     Words x;
     if constexpr (form == PlanForm::words) {
@@ -95,11 +111,11 @@ struct WordForm {
           else
             x.word[q] = load_lanes(from, plan.offset[q], 0);
       }
-      out[0] = {};
+      out = {};
       for (int t = 0; t < plan.pack.first[1]; ++t) {
         const Turn& turn = plan.pack.turn[t];
         MXFP4_UNROLL
-        for (int q = 0; q < words; ++q) out[0].word[q] |= rotated_right(x.word[q], turn.by) & turn.mask;
+        for (int q = 0; q < words; ++q) out.word[q] |= rotated_right(x.word[q], turn.by) & turn.mask;
       }
     } else {
       MXFP4_UNROLL
@@ -112,19 +128,18 @@ struct WordForm {
           x.word[q] |= rotated_right(turn.from ? plane[1] : plane[0], turn.by) & turn.mask;
         }
       }
-      out[0] = x;
+      out = x;
     }
   }
 
-  /// The inverse of pack(). With shared words, shared memory holds zeros before the first group.
-  MXFP4_HD static void unpack(const BlockPlan& plan, const Words (&in)[1], uint8_t* shared, uint32_t base) {
+  MXFP4_HD static void unpack_one(const BlockPlan& plan, const Words& in, uint8_t* shared, uint32_t base) {
     const uint32_t begin = base & ~PlanGroup::swapped;
     if constexpr (form == PlanForm::words) {
       Words x{};
       for (int t = 0; t < plan.pack.first[1]; ++t) {
         const Turn& turn = plan.pack.turn[t];
         MXFP4_UNROLL
-        for (int q = 0; q < words; ++q) x.word[q] |= rotated_right(in[0].word[q] & turn.read, (32 - turn.by) & 31);
+        for (int q = 0; q < words; ++q) x.word[q] |= rotated_right(in.word[q] & turn.read, (32 - turn.by) & 31);
       }
       store_lanes(plan, x, shared + begin);
     } else {
@@ -133,7 +148,7 @@ struct WordForm {
         uint32_t plane[2] = {};
         for (int t = plan.pack.first[q]; t < plan.pack.first[q + 1]; ++t) {
           const Turn& turn = plan.pack.turn[t];
-          const uint32_t bits = rotated_right(in[0].word[q] & turn.read, (32 - turn.by) & 31);
+          const uint32_t bits = rotated_right(in.word[q] & turn.read, (32 - turn.by) & 31);
           turn.from ? plane[1] |= bits : plane[0] |= bits;
         }
         if (base & PlanGroup::swapped) plane[0] = nibbles_swapped(plane[0]), plane[1] = nibbles_swapped(plane[1]);
@@ -143,7 +158,6 @@ struct WordForm {
     }
   }
 
- private:
   MXFP4_HD static void store_lanes(const BlockPlan& plan, const Words& x, uint8_t* to) {
     if constexpr (piece == 16) {
       store_as(to + plan.offset[0][0], x);
@@ -177,10 +191,11 @@ struct WordForm {
   }
 };
 
-/// Planar forms: four groups at a time.
+/// Planar forms.
 template <PlanForm form>
 struct PlanarForm {
-  static constexpr int groups = 4, lanes = form == PlanForm::pairs ? 8 : 4, units = 16 / lanes;
+  static constexpr bool is_planar = true;
+  static constexpr int lanes = form == PlanForm::pairs ? 8 : 4, units = 16 / lanes;
   using Words = GroupWords<4>;
 
   MXFP4_HD static void pack(const BlockPlan& plan, const uint8_t* shared, uint32_t base, Words (&out)[4]) {
