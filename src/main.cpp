@@ -129,7 +129,7 @@ void parse(CLI::App& app, std::vector<std::string> words) {
   check_environment(app);
 }
 
-int carry_out(std::vector<std::string> words, bool json) {
+int run_command(std::vector<std::string> words, bool json) {
   Common common;
   Run run;
   CLI::App app("", "mxfp4-pack");
@@ -158,11 +158,11 @@ int carry_out(std::vector<std::string> words, bool json) {
   }
 }
 
-int run_all(std::vector<std::string> words, bool json) {
+int run_program(std::vector<std::string> words, bool json) {
   end_options(words);
   prepare_process(json);
   install_signal_handlers(json);
-  const int code = carry_out(std::move(words), json);
+  const int code = run_command(std::move(words), json);
   return flush_output() || code > 2 ? code : 2;
 }
 
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
   char** const end = std::find(argv, argv + argc, std::string_view("--"));
   const bool json = std::find(argv, end, std::string_view("--json")) != end;
   try {
-    return run_all({argv + std::min(argc, 1), argv + argc}, json);
+    return run_program({argv + std::min(argc, 1), argv + argc}, json);
   } catch (const std::bad_alloc&) {
     say_out_of_memory(json);
     return 2;

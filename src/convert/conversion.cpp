@@ -35,7 +35,7 @@ void Conversion::run() {
   in_place_ = may_pack_in_place();
   const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   drop_if_refused([&] {
-    carry_out(batches, progress);
+    run_batches(batches, progress);
     check_source();
   });
   files_.close_all([&](size_t i, DirectFile& file) {
@@ -52,7 +52,7 @@ void Conversion::run() {
   });
 }
 
-void Conversion::carry_out(std::vector<std::vector<int64_t>> batches, Progress& progress) {
+void Conversion::run_batches(std::vector<std::vector<int64_t>> batches, Progress& progress) {
   if (const auto order = source_.expect(all_ranges(plan_, batches), published_); !order.empty()) {
     std::vector<std::vector<int64_t>> given = std::move(batches);
     batches.clear();
@@ -64,7 +64,7 @@ void Conversion::carry_out(std::vector<std::vector<int64_t>> batches, Progress& 
   const auto work = [&](Worker& worker, int64_t) {
     const int64_t i = hashes_ ? hashes_->next() : order.next();
     if (source_.any_wrong() || (hashes_ && hashes_->any_wrong())) failed_ = true;
-    carry_out_batch(worker, batches[size_t(i)], progress);
+    run_batch(worker, batches[size_t(i)], progress);
     if (hashes_) hashes_->done(i);
   };
   run_jobs(int64_t(batches.size()), options_.threads, work, devices_);
@@ -88,7 +88,7 @@ void Conversion::end_hashes() {
   problems_.throw_if_any();
 }
 
-void Conversion::carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress) {
+void Conversion::run_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress) {
   const int64_t in_place = pack_in_place(worker, batch);
   progress.add(in_place);
   for (const int64_t index : batch) {

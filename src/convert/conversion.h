@@ -118,11 +118,11 @@ class Conversion {
   uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   /// Carries out all batches. With published hashes, the jobs follow the order of the files; otherwise see JobOrder.
   /// Jobs of a packed source are taken in the order of their numbers.
-  void carry_out(std::vector<std::vector<int64_t>> batches, Progress& progress);
+  void run_batches(std::vector<std::vector<int64_t>> batches, Progress& progress);
   /// Compares the hashes of shards that arrived from a server.
   void compare_arrived();
   /// Carries out a batch, in place or job by job.
-  void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
+  void run_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
   /// Whether pack_in_place() can pack any job, depending on the open files and devices.
   bool may_pack_in_place() const;
   /// Packs a batch of codes on a GPU from the page cache to a file in memory, without copies. Returns the number of

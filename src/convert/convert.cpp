@@ -171,8 +171,8 @@ void refuse_what_is_in_the_way(const ConvertOptions& o, const Place& place, cons
 }
 
 /// Writes the whole staging directory.
-void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
-               Conversion& conversion) {
+void write_staged(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
+                  Conversion& conversion) {
   to.begin(p.plan, out);
   conversion.run();
   p.manifest.allow_incomplete |= conversion.has_damage();
@@ -235,7 +235,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   if (out.committed())
     finish_earlier(options, *in.place, conversion);
   else
-    carry_out(options, to, p, out, conversion);
+    write_staged(options, to, p, out, conversion);
   if (!trusts_parts && !out.committed()) prove_published(options, in, conversion.compared(), out);
   to.end();
   out.commit(manifest_name);

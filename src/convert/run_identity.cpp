@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The recipe as a run is known by it. --allow-incomplete lets a run continue that stopped at damaged contents.
+/// The recipe as a run is known by it: --allow-incomplete counts only if something is left out.
 Recipe identity_of(const Plan& plan, const ConvertOptions& options) {
   Recipe recipe = recipe_of(options, plan);
   recipe.layout.clear();  // a path, and the text is there
@@ -63,7 +63,7 @@ Json state_of_source(const Plan& plan, const ConvertOptions& options, const Inpu
 }  // namespace
 
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in) {
-  Json inputs = {{"version", MXFP4_VERSION}};
+  Json inputs = {{"version", MXFP4_VERSION}, {"add", options.add}};  // shown, not compared
   inputs.update(to_json(identity_of(plan, options)));
   const Json& files = inputs["file"] = state_of_source(plan, options, in);
   const std::string source = checksum_of(one_line(files));

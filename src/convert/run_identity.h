@@ -1,5 +1,5 @@
-// Identifies a run by checksums of its options and its source. A run is continued only if both are equal:
-// OutputDir::open() compares them with those in the journal.
+// Identifies a run by checksums of its options and its source. OutputDir::take_over() compares them with those in the
+// journal: a run is continued only if both are equal, and if its staging directory is "building" (io/stage.h).
 #pragma once
 
 #include "src/convert/convert.h"

@@ -185,7 +185,11 @@ bool OutputDir::take_over(const OpenOptions& start) {
   const StageState found = state();
   if (found == StageState::other_version && !start.discards_other)
     fail(ErrorKind::usage, "{}: an interrupted run of another version exists; discard it: {}", name_, how_to_clean());
-  if (found != StageState::building) return false;
+  if (found != StageState::building) {
+    if (stage_->folder.has(staged_new))
+      note(fmt::format("{}: no finished step of the interrupted run is known; it begins again", name_));
+    return false;
+  }
   const std::string changes = same ? "" : changed_inputs(head.inputs, start.inputs);
   const std::string which = changes.empty() ? "" : fmt::format(" ({})", changes);
   if (!same && start.discards_other) {
@@ -253,6 +257,8 @@ void OutputDir::end() {
                      counted(int64_t(journal_->records().size()), "finished step")));
     return;
   }
+  if (!keep_ && !journal_->records().empty())
+    note(fmt::format("{}: discarded {}", place_.path(), counted(int64_t(journal_->records().size()), "finished step")));
   if (new_->is_in_place())
     remove_new(*new_, place_.name, place_.folder(), journal_->head());
   else if (stage_->folder.has(staged_new))

@@ -14,7 +14,7 @@
 // ---------------|---------------|-----------------|----------------|----------------|------------------------------
 // begun          | no step       | at most files   | -              | old or missing | removes new/, and begins
 //                |               | of the run      |                |                |
-// building       | steps         | the run file    | -              | old or missing | goes on, if its inputs are the
+// building       | steps         | the run file    | -              | old or missing | continues if its inputs are the
 //                | or "finished" |                 |                |                | same; else refuses
 // between        | "finished"    | the run file    | the old output | missing        | gives the old output its place,
 //                |               |                 |                |                | then as "building"
