@@ -21,7 +21,7 @@ class Lines(logging.Handler):
 
     def report(self):
         """The loader's line at the end of a load."""
-        return next((line for line in self.lines if line.startswith("mxfp4-pack:")), "")
+        return next((line for line in reversed(self.lines) if line.startswith("mxfp4-pack:")), "")
 
 
 def host_peak_gib():
