@@ -33,9 +33,7 @@ ON_PATH = {"PATH": f"{os.path.dirname(os.path.abspath(os.environ['MXFP4_PACK']))
 
 class Start(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         hooks.manifest = None
 
     def start(self, directory, **given):

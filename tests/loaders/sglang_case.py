@@ -44,9 +44,7 @@ def all_same(test, checkpoint, layer, expected):
 
 class SglangCase(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         sglang.TP.size, sglang.TP.rank, sglang.TP.ep_rank = 1, 0, 0
         sglang.scale_name.value = "weight_scale"
         hooks.manifest = None

@@ -38,14 +38,10 @@ def wait_for(what, seconds=10):
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its commands are not tested here")
 class Commands(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.parent = temporary.name
-        self.out = os.path.join(temporary.name, "--out")  # no option
+        self.parent = self.enterContext(tempfile.TemporaryDirectory())
+        self.out = os.path.join(self.parent, "--out")  # no option
         path = f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"
-        patched = mock.patch.dict(os.environ, PATH=path)
-        patched.start()
-        self.addCleanup(patched.stop)
+        self.enterContext(mock.patch.dict(os.environ, PATH=path))
 
     def test_from_checkpoint_to_checkpoint(self):
         self.assertEqual(mxfp4_pack.inspect(TINY)["model_type"], "gpt_oss")

@@ -28,9 +28,7 @@ SIZES = {"gpt-oss-20b": (96, 384), "deepseek-v4-flash": (256, 256)}
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
 class Fallback(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = temporary.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory())
         quantization.canaries_passed.clear()
         sglang_stand_in.TP.size, sglang_stand_in.TP.rank, sglang_stand_in.TP.ep_rank = 1, 0, 0
         sglang_stand_in.scale_name.value = "weight_scale"

@@ -73,15 +73,23 @@ NO_FILES = {"a FIFO": os.mkfifo, "a folder": os.mkdir, "a socket": put_socket, "
 
 class Output(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         checkpoint = Checkpoint("vllm", "triton-hopper", "gpt_oss", 96, 160, {("model", 0): random_layer(1, 2, 96, 160, True)})
         checkpoint.write(self.directory)
         self.good = read_whole(self.directory)
 
     def path(self, name):
         return os.path.join(self.directory, name)
+
+    def edit(self, change):
+        manifest = copy.deepcopy(self.good)
+        change(manifest, manifest["sets"][0], manifest["sets"][0]["tensors"][0])
+        write_manifest(self.directory, manifest)
+
+    def refusal(self):
+        with self.assertRaises(Refused) as caught:
+            Manifest(self.directory, "vllm")
+        return str(caught.exception)
 
     @contextlib.contextmanager
     def instead(self, name, put):
@@ -184,13 +192,6 @@ class NoFiles(Output):
             self.addCleanup(os.seteuid, 0)
         self.refuses(lambda: Manifest(self.directory, "vllm"), r"mxfp4-pack\.json: Permission denied$")
 
-    def test_the_config_leads_out(self):
-        outside = os.path.join(os.path.dirname(self.directory), "outside")
-        os.rename(self.path("config.json"), outside)
-        os.symlink(outside, self.path("config.json"))
-        with self.assertRaisesRegex(Refused, r"config\.json is a link out of the directory"):
-            Manifest(self.directory, "vllm")
-
 
 class Shown(Output):
     def test_printable(self):
@@ -202,14 +203,6 @@ class Shown(Output):
         for kind in (Refused, Misfit, Unconverted, NoRearrangement):
             self.assertEqual(str(kind("a\x1b\u202e\nb")), "a\\x1b\\u202e\nb")
 
-    def refusal(self, change):
-        manifest = copy.deepcopy(self.good)
-        change(manifest, manifest["sets"][0], manifest["sets"][0]["tensors"][0])
-        write_manifest(self.directory, manifest)
-        with self.assertRaises(Refused) as caught:
-            Manifest(self.directory, "vllm")
-        return str(caught.exception)
-
     def test_names_with_control_characters(self):
         name = f"x{UNSEEN}\ny"
         for change in (lambda m, s, t: t.update(file=name), lambda m, s, t: t.update(name=name),
@@ -218,7 +211,8 @@ class Shown(Output):
                        lambda m, s, t: s.update(needs=[name]), lambda m, s, t: m.update(needs=[name]),
                        lambda m, s, t: s["requires"].update({name: "1"}), lambda m, s, t: s.update(table=name),
                        lambda m, s, t: m["source"].update(model_type=name), lambda m, s, t: m.update(format_version=name)):
-            text = self.refusal(change)
+            self.edit(change)
+            text = self.refusal()
             self.assertTrue(text.isprintable(), ascii(text))
 
     def test_a_folder_with_such_a_name(self):
@@ -228,7 +222,8 @@ class Shown(Output):
         self.assertTrue(Manifest(moved, "vllm"))
         for change in (lambda m, s, t: t.update(file="../x"), lambda m, s, t: s.update(engine="sglang"),
                        lambda m, s, t: m.pop("source")):
-            text = self.refusal(change)
+            self.edit(change)
+            text = self.refusal()
             self.assertTrue(text.isprintable(), ascii(text))
         os.remove(self.path("mxfp4-pack.json"))
         with self.assertRaisesRegex(Refused, "is missing") as caught:
@@ -246,14 +241,6 @@ class Shown(Output):
 
 
 class Types(Output):
-    def refuses(self, change, message):
-        manifest = copy.deepcopy(self.good)
-        change(manifest, manifest["sets"][0], manifest["sets"][0]["tensors"][0])
-        write_manifest(self.directory, manifest)
-        with self.subTest(message=message), self.assertRaises(Refused) as caught:
-            Manifest(self.directory, "vllm")
-        self.assertIn(message, str(caught.exception))
-
     def test_fields(self):
         file, table = "mxfp4-pack.json: ", "packed/tensors-0.jsonl"
         for change, message in (
@@ -282,7 +269,9 @@ class Types(Output):
                 (lambda m, s, t: t.update(view=[]), table + ": [0].view: a list, an object was expected"),
                 (lambda m, s, t: t.update(layer=-1), table + ": [0].layer: -1, a whole number from 0"),
                 (lambda m, s, t: t.update(name="x" * 99, layer="y" * 99), f"layer: '{'y' * 59}..., a whole number")):
-            self.refuses(change, message)
+            with self.subTest(message=message):
+                self.edit(change)
+                self.assertIn(message, self.refusal())
 
     def test_sources(self):
         set_ = self.good["sets"][0]

@@ -28,9 +28,7 @@ class Humming(unittest.TestCase):
         transform = module("humming.transform", prepare_layer_config=lambda **given: SimpleNamespace(**given))
         modules = {m.__name__: m for m in (module("vllm.utils", humming=self.library), self.library, module("humming"),
                                            transform)}
-        exchanged = mock.patch.dict(sys.modules, {"vllm": module("vllm")} | modules)
-        exchanged.start()
-        self.addCleanup(exchanged.stop)
+        self.enterContext(mock.patch.dict(sys.modules, {"vllm": module("vllm")} | modules))
 
     def convert(self, n):
         """A role's part of vLLM's conversion."""
@@ -59,9 +57,7 @@ class Sglang(unittest.TestCase):
 
         self.method = type("HummingMethod", (Base,), {})
         layer = module("humming.layer", HummingMethod=self.method)
-        exchanged = mock.patch.dict(sys.modules, {"humming": module("humming", layer=layer), "humming.layer": layer})
-        exchanged.start()
-        self.addCleanup(exchanged.stop)
+        self.enterContext(mock.patch.dict(sys.modules, {"humming": module("humming", layer=layer), "humming.layer": layer}))
 
     def test_each_role_gets_its_tensors(self):
         names = {(role, part): f"{role}_{part}" for role, part in PACKED}

@@ -15,9 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 class Install(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.parent = temporary.name
+        self.parent = self.enterContext(tempfile.TemporaryDirectory())
 
     def test_entry_points_lead_to_functions(self):
         with open(os.path.join(ROOT, "pyproject.toml")) as file:  # Python 3.10 has no reader of TOML

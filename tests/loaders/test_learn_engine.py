@@ -55,13 +55,9 @@ def adapter(change=lambda made, conversion, whole: made):
 
 class LearnEngine(unittest.TestCase):
     def setUp(self):
-        parent = tempfile.TemporaryDirectory()
-        self.addCleanup(parent.cleanup)
-        self.dir = parent.name
+        self.dir = self.enterContext(tempfile.TemporaryDirectory())
         self.said = io.StringIO()
-        quiet = contextlib.redirect_stderr(self.said)
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
+        self.enterContext(contextlib.redirect_stderr(self.said))
 
     def config(self, config):
         path = os.path.join(self.dir, "config.json")

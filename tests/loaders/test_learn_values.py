@@ -12,13 +12,14 @@ from contextlib import redirect_stderr
 
 import numpy
 import torch
-from safetensors.torch import load_file
 
+from golden import TESTDATA
 from mxfp4_pack import Manifest, _entries
 from mxfp4_pack.learn import NoRearrangement
 from mxfp4_pack.learn.layout import check_file, learn, read_file, scales_of, to_text
 from mxfp4_pack.learn.probe import Probe, Size
-from test_learn import ROOT, TINY, changed
+from raw_layers import tensors_of
+from test_learn import TINY, changed
 from test_tool import PROGRAM
 
 SMALL = Size(64, 32, False)
@@ -161,6 +162,9 @@ class Packed(unittest.TestCase):
     """With a learned file, the program packs a checkpoint to the function's bytes."""
 
     CONVERSIONS = {
+        "words of columns, a constant more": {
+            "w13_weight": lambda x: x["w13"].flip(2).transpose(1, 2).contiguous().view(torch.int32),
+            "w2_weight_scale": lambda x: x["w2_scale"] + 6},
         "float32, padded and transposed": {
             SCALES: lambda x: torch.nn.functional.pad(floats(x["w13_scale"]), (0, 1), value=1.0).transpose(1, 2).contiguous(),
             "w2_weight_scale": lambda x: torch.nn.functional.pad(floats(x["w2_scale"]), (0, 3, 0, 32), value=-2.5)},
@@ -173,9 +177,7 @@ class Packed(unittest.TestCase):
             CODES: lambda x: torch.stack([(x["w2"] & 15) * 17, (x["w2"] >> 4) * 17], -1).flatten(2)}}
 
     def setUp(self):
-        parent = tempfile.TemporaryDirectory()
-        self.addCleanup(parent.cleanup)
-        self.dir = parent.name
+        self.dir = self.enterContext(tempfile.TemporaryDirectory())
 
     def run_program(self, *arguments, code=0):
         done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
@@ -190,11 +192,8 @@ class Packed(unittest.TestCase):
         return {entries[key].parameter: tensor for key, tensor in tensors.items()}
 
     def test_the_bytes_are_what_the_function_makes(self):
-        ckpt = os.path.join(ROOT, "testdata", "tiny", "gpt-oss")
-        source = {}
-        for name in glob.glob(ckpt + "/*.safetensors"):
-            source |= load_file(name)
-        prefix = "model.layers.0.mlp.experts."
+        ckpt = os.path.join(TESTDATA, "tiny", "gpt-oss")
+        source, prefix = tensors_of(ckpt), "model.layers.0.mlp.experts."
         layer = {"w13": source[prefix + "gate_up_proj_blocks"].flatten(2), "w13_scale": source[prefix + "gate_up_proj_scales"],
                  "w13_bias": source[prefix + "gate_up_proj_bias"], "w2": source[prefix + "down_proj_blocks"].flatten(2),
                  "w2_scale": source[prefix + "down_proj_scales"], "w2_bias": source[prefix + "down_proj_bias"]}
@@ -204,11 +203,10 @@ class Packed(unittest.TestCase):
                 with redirect_stderr(io.StringIO()), open(path, "w") as file:
                     file.write(to_text("mine", "vllm", learn(Probe(call, TINY), True), {"moe-backend": "marlin"}))
                 out = path + ".out"
+                self.assertIn("no built-in backend", self.run_program("layout", path))
                 self.run_program("convert", ckpt, out, "--layout", path, "--no-loader", "-q")
                 self.assertIn("right at level bytes", self.run_program("verify", out, "--source", ckpt))
-                packed, served = {}, self.loaded(out)
-                for name in glob.glob(out + "/packed/*.safetensors"):
-                    packed |= load_file(name)
+                packed, served = tensors_of(out + "/packed"), self.loaded(out)
                 for name, want in call(layer).items():
                     for got in packed[prefix + name], served[name]:
                         self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape))

@@ -8,8 +8,6 @@ import tempfile
 import unittest
 from contextlib import redirect_stderr
 
-import torch
-
 import formats
 import sglang_stand_in
 import vllm_stand_in as vllm
@@ -30,9 +28,8 @@ TINY = {"gpt-oss": (Size(96, 160, True), "mlp", None), "deepseek-v4": (Size(128,
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
 class Learned(unittest.TestCase):
     def setUp(self):
-        parent = tempfile.TemporaryDirectory()
-        self.addCleanup(parent.cleanup)
-        self.out, self.file = os.path.join(parent.name, "out"), os.path.join(parent.name, "layout.json")
+        parent = self.enterContext(tempfile.TemporaryDirectory())
+        self.out, self.file = os.path.join(parent, "out"), os.path.join(parent, "layout.json")
         quantization.canaries_passed.clear()
         hooks.manifest = None
         for stand_in in (vllm, sglang_stand_in):

@@ -46,9 +46,7 @@ class Fake:
 
 class OwnKernel(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         quantization.canaries_passed.clear()
         own_kernel.layers.clear()
         own_kernel.workspaces.clear()

@@ -14,9 +14,7 @@ INSIDE = 0, 4
 
 class Random(unittest.TestCase):
     def setUp(self):
-        quiet = redirect_stderr(io.StringIO())
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
+        self.enterContext(redirect_stderr(io.StringIO()))
 
     @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no program")
     def test_inside(self):

@@ -99,9 +99,7 @@ class Files(unittest.TestCase):
 
 class Layers(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         layers = {("model", n): random_layer(n, 6, 96, 160, True) for n in range(5)}
         self.checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 96, 160, layers)
         self.checkpoint.write(self.directory)

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 import packed_dir
 import vllm_stand_in as vllm
-from golden import golden_tensors, same
+from canary_cases import Canaries
+from golden import same
 from mxfp4_pack import Manifest, Refused
 from packed_dir import Checkpoint, merged, random_layer, read_whole, write_manifest
 
@@ -46,11 +47,11 @@ def held(layer, key):
     return thing.data
 
 
-class Vllm(unittest.TestCase):
+class Vllm(Canaries, unittest.TestCase):
+    make = staticmethod(gpt_oss)
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         quantization.canaries_passed.clear()
 
     def all_same(self, layer, expected):
@@ -78,20 +79,6 @@ class Vllm(unittest.TestCase):
                     self.all_same(layer, checkpoint.expected(("model", 0)))
                     self.assertEqual(layer.quant_method.mxfp4_backend.name in ("TRITON", "TRITON_UNFUSED"),
                                      backend == "triton-hopper")
-
-    def test_golden_bytes(self):
-        for make, family, prefix in ((gpt_oss, "gpt_oss", GPT), (deepseek, "deepseek", DEEPSEEK)):
-            with self.subTest(family=family), tempfile.TemporaryDirectory() as parent:
-                checkpoint = make("marlin")
-                directory = checkpoint.write(os.path.join(parent, "out"))
-                layer = vllm.serve(directory, checkpoint, [prefix.format(0)])[prefix.format(0)]
-                golden = golden_tensors(family)
-                names = ["w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale"]
-                for name in names + (["w13_bias", "w2_bias"] if family == "gpt_oss" else []):
-                    want = golden["vllm.marlin." + name.replace("_weight", "")]
-                    if "scale" in name:
-                        want = want.view(torch.float8_e8m0fnu)
-                    same(self, getattr(layer, name).data, want, name)
 
     def test_raw_parameters_have_no_memory(self):
         checkpoint = gpt_oss("marlin")
@@ -209,22 +196,6 @@ class Vllm(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "Unknown quantization method: mxfp4_pack"):
             vllm.serve(self.directory, checkpoint, [GPT.format(0)])
 
-    def test_changed_canary_is_refused(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        path = os.path.join(self.directory, "packed/canary-0.safetensors")
-        for name in ("in.w2", "out.w13_weight_scale", "out.w2_bias"):
-            with self.subTest(changed=name):
-                tensors = load_file(path)
-                tensors[name].view(torch.uint8).view(-1)[0] ^= 1
-                save_file(tensors, path)
-                message = self.refuses("bytes differ", checkpoint)
-                self.assertIn("installed: vllm", message)
-                self.assertIn("packed as: ", message)
-                self.assertIn(f"mxfp4-pack convert CHECKPOINT {self.directory} --engine vllm --backend marlin", message)
-                tensors[name].view(torch.uint8).view(-1)[0] ^= 1
-                save_file(tensors, path)
-
     def test_where_the_canary_is_converted(self):
         """Triton's on the CPU; the others where their kernels are."""
         gpu = torch.device("cuda", 0)
@@ -255,15 +226,6 @@ class Vllm(unittest.TestCase):
                 self.addCleanup(setattr, vllm.converter_bug, "value", False)
                 self.refuses("it makes other bytes of the canary (w2 codes: bytes differ)", checkpoint)
                 vllm.converter_bug.value = False
-
-    def test_failing_converter_is_refused(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        path = os.path.join(self.directory, "packed/canary-0.safetensors")
-        tensors = load_file(path)
-        del tensors["in.w2_scale"]
-        save_file(tensors, path)
-        self.refuses("its converter fails on the canary", checkpoint)
 
     def test_files_that_disagree_with_the_manifest_are_refused(self):
         checkpoint = gpt_oss("marlin")

@@ -15,9 +15,7 @@ class InPlace(unittest.TestCase):
     def setUp(self):
         self.engine = ModuleType("engine_in_place")
         self.engine.prepare_moe_fp4_layer_for_marlin = self.original = lambda layer: vars(layer).update(w2_weight="made")
-        exchanged = mock.patch.dict(sys.modules, {"engine_in_place": self.engine})
-        exchanged.start()
-        self.addCleanup(exchanged.stop)
+        self.enterContext(mock.patch.dict(sys.modules, {"engine_in_place": self.engine}))
         self.method = quantization.packed_class(type("Method", (), {"__module__": "engine_in_place"}))()
 
     def test_it_is_called_as_the_others(self):

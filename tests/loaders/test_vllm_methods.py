@@ -19,9 +19,7 @@ PREFIX = "model.layers.{}.ffn.experts"
 
 class Methods(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
+        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
         self.checkpoint = deepseek("vllm", "marlin", None)
         self.checkpoint.write(self.directory)
         quantization.canaries_passed.clear()
