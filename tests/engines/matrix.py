@@ -129,19 +129,19 @@ def claims_against(program, learned):
 
 
 def program_table(cells):
-    """One row for an engine's backend, layout version and family that any version was shown to read: the first of these
-    versions, and the tensor-parallel sizes."""
-    since, sizes = {}, {}
+    """One row for the families in which any version was shown to read an engine's backend and layout version: the first
+    of these versions, and the tensor-parallel sizes."""
+    since, sizes, families = {}, {}, {}
     for cell in cells:
         if cell["shown"] != "not":
             key = tuple(cell[f] for f in ("engine", "backend", "layout", "family"))
             since[key] = min(since.get(key, cell["version"]), cell["version"], key=version_key)
             sizes.setdefault(key, set()).add(cell["tp"])
-
-    def fields(key):
-        return ", ".join(json.dumps(field) for field in (*key, since[key], " ".join(map(str, sorted(sizes[key])))))
-
-    return "".join(f"    {{{fields(key)}}},\n" for key in sorted(since, key=lambda key: (version_key(since[key]), key)))
+    for key in sorted(since):
+        families.setdefault((*key[:3], since[key], " ".join(map(str, sorted(sizes[key])))), []).append(key[3])
+    rows = sorted(families, key=lambda row: (version_key(row[3]), row[:3], families[row]))
+    fields = ((*row[:3], " ".join(families[row]), *row[3:]) for row in rows)
+    return "".join(f"    {{{', '.join(map(json.dumps, row))}}},\n" for row in fields)
 
 
 def loaders_table(cells):
