@@ -57,23 +57,4 @@ test_links_that_leave_the_folder() {
   for part in 0 1; do expect "part $part follows" 0 '' '' on ckpt parts --follow-links --part $part/2 -q; done
   expect 'their merge, too' 0 '' '' "$program" merge parts -q
 }
-test_hub_cache_with_blobs_on_another_disk() {
-  export HF_HUB_CACHE=$dir/hub
-  snapshot=$HF_HUB_CACHE/models--openai--gpt-oss-20b/snapshots/abc
-  mkdir -p "$snapshot" disk elsewhere
-  ln -s "$dir/disk" "$snapshot/../../blobs"
-  for file in "$tiny"/*; do
-    blob=$(sha256sum <"$file" | cut -c1-64)
-    prepare cp "$file" "disk/$blob"
-    ln -s "../../blobs/$blob" "$snapshot/${file##*/}"
-  done
-  expect 'convert' 0 '' '' on openai/gpt-oss-20b out -q
-  expect 'with companions' 0 '' '' cmp "$tiny/LICENSE" out/LICENSE
-  echo private | tee disk/id_rsa >elsewhere/LICENSE
-  ln -s ../../blobs/id_rsa "$snapshot/notes.txt"
-  expect 'nothing there that is no blob' 0 '' 'skipped: notes.txt$' on openai/gpt-oss-20b out --force
-  prepare rm "$snapshot/LICENSE" "$snapshot/notes.txt"
-  ln -s "$dir/elsewhere/LICENSE" "$snapshot/LICENSE"
-  expect 'no other links' 0 '' 'skipped: LICENSE$' on openai/gpt-oss-20b out --force
-}
 run_cases

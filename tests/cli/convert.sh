@@ -33,6 +33,7 @@ test_packed_output_as_input() {
   convert "$tiny" q --backend marlin --engine sglang
   expect 'packed output as input' 0 '' 'packed tensors for sglang' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine sglang
   expect 'gives the same bytes' 0 '' '' diff -r "$dir/p" "$dir/q"
+  expect 'has no shards to link' 2 '' 'o: is packed; --link needs a checkpoint.s own shards' "$program" convert o l --backend marlin --engine sglang --link
 }
 test_tensor_parallel() {
   expect 'tensor parallel' 0 'w13_weight.*packed/tp2-rank1-00001' '' \

@@ -3,11 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "src/base/log.h"
-#include "src/convert/convert.h"
-#include "src/convert/unpack.h"
-#include "src/verify/verify.h"
 #include "tests/support/make_checkpoint.h"
+#include "tests/support/program.h"
 
 namespace mxfp4 {
 
@@ -34,17 +31,7 @@ Lines refusal(const TempDir& dir, Run run, ErrorKind kind = ErrorKind::input) {
   return lines;
 }
 
-inline ConvertOptions marlin(const TempDir& dir) {
-  set_verbosity(Verbosity::quiet);
-  ConvertOptions o;
-  o.no_loader = true;
-  o.checkpoint = dir / "ckpt";
-  o.out = dir / "out";
-  o.backend = "marlin";
-  o.engine = "vllm";
-  o.threads = 1;
-  return o;
-}
+inline ConvertOptions marlin(const TempDir& dir) { return conversion(dir / "ckpt", dir / "out", "vllm"); }
 
 /// The lines of the error if convert refuses dir/ckpt. No file may be written or changed.
 inline Lines said_to(const TempDir& dir, const ConvertOptions& options) {
@@ -62,20 +49,6 @@ inline Lines said_to(const MadeCheckpoint& c) {
   return said_to(dir, marlin(dir));
 }
 
-/// Every tensor of a directory's safetensors files: name -> dtype, shape and bytes.
-inline std::map<std::string, std::string> tensors_in(const std::string& dir) {
-  std::map<std::string, std::string> out;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
-    if (entry.path().extension() != ".safetensors") continue;
-    const std::string text = read_text(entry.path().string(), 1 << 26);
-    Problems problems;
-    for (const Tensor& t : read_header(entry.path().string(), "file", problems).tensors)
-      out[t.name] = describe(t.dtype, t.shape) + text.substr(size_t(t.offset), size_t(t.bytes));
-    problems.throw_if_any();
-  }
-  return out;
-}
-
 /// Converts dir/ckpt, verifies the output and checks that unpack restores every tensor. Returns the warnings.
 inline Lines warned_of(const TempDir& dir, const ConvertOptions& options) {
   Problems problems;
@@ -83,18 +56,9 @@ inline Lines warned_of(const TempDir& dir, const ConvertOptions& options) {
   recognise(ck, options.model, problems);
   problems.throw_if_any();
   convert(options);
-  VerifyOptions v;
-  v.out = options.out;
-  v.source = options.checkpoint;
-  v.level = Level::bytes;
-  v.threads = 1;
-  CHECK(verify(v));
-  UnpackOptions u;
-  u.out = options.out;
-  u.dest = dir / "again";
-  u.threads = 1;
-  unpack(u);
-  CHECK((tensors_in(dir / "again") == tensors_in(options.checkpoint)));
+  CHECK(is_right(options.out, options.checkpoint));
+  run_unpack(options.out, dir / "again");
+  CHECK((tensors_of(dir / "again") == tensors_of(options.checkpoint)));
   Lines lines = problems.warnings();
   for (std::string& line : lines) line = without_dir(line, dir);
   return lines;

@@ -8,26 +8,6 @@
 
 using namespace mxfp4;
 
-TEST_CASE("SGLang's triton_kernels below SM90 keep rows and columns where they are") {
-  const TempDir dir;
-  const Golden golden("layer_sglang_canonical.safetensors");
-  const LayerCheckpoint source(golden, dir / "in");
-  convert(conversion(dir / "in", dir / "out", "sglang", "canonical"));
-  const auto packed = tensors_of(dir / "out");
-  int compared = 0;
-  for (const auto& [part, name] : {std::pair("", "weight"), {"_scale", "weight_scale"}, {"_bias", "weight_bias"}})
-    for (const std::string role : {"w13", "w2"}) {
-      const auto want = golden.bytes(*golden.find("sglang.canonical." + role + part));
-      const std::string& got = packed.at(source.module() + "." + role + "_" + name);
-      CHECK(got.substr(got.find(']') + 1) == std::string(want.begin(), want.end()));
-      ++compared;
-    }
-  CHECK(compared + 1 == int(packed.size()));  // the router is not compared
-  CHECK(is_right(dir / "out", dir / "in", Level::kernels));
-  run_unpack(dir / "out", dir / "again");
-  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
-}
-
 TEST_CASE("vLLM's emulation of Quark holds the checkpoint's rows, padded to 32") {
   const TempDir dir;
   SynthOptions o;

@@ -51,6 +51,35 @@ const Maker deepseek_makers[] = {
     {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "sglang", ""},
 };
 
+/// Layers of sizes that an engine pads (testdata/README.md).
+const std::pair<const char*, Maker> padded[] = {
+    {"layer_sglang_canonical.safetensors", {"sglang.canonical", "canonical", "sglang", ""}},
+    {"layer_sglang_triton.safetensors", {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""}},
+    {"layer_sglang_triton_b64.safetensors", {"sglang.triton_hopper_b64", "triton-hopper", "sglang", "b64"}},
+    {"layer_sglang_triton_b64_pairs.safetensors",
+     {"sglang.triton_hopper_b64-pairs", "triton-hopper", "sglang", "b64-pairs"}},
+    {"layer_sglang_marlin.safetensors", {"sglang.marlin_i64", "marlin", "sglang", "i64"}},
+    {"layer_sglang_marlin_corner.safetensors", {"sglang.marlin_i64", "marlin", "sglang", ""}},
+    {"layer_sglang_flashinfer.safetensors", {"sglang.flashinfer_humming", "flashinfer-humming", "sglang", ""}},
+    {"layer_sglang_flashinfer.safetensors", {"sglang.flashinfer_trtllm", "flashinfer-trtllm", "sglang", "i128-ones"}},
+    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", "v2"}},
+    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", "v2-corner"}},
+    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", "2"}},
+    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", "3"}},
+    {"layer_sglang_corner.safetensors", {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", ""}},
+    {"layer_sglang_corner.safetensors", {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", ""}},
+    {"layer_sglang_aiter.safetensors", {"sglang.aiter", "aiter-a16w4", "sglang", ""}},
+    {"layer_vllm_aiter.safetensors", {"vllm.aiter_a16w4_2", "aiter-a16w4", "vllm", "2"}},
+    {"layer_vllm_aiter.safetensors", {"vllm.aiter_w4a4_2", "aiter-w4a4", "vllm", "2"}},
+    {"layer_vllm_humming.safetensors", {"vllm.humming", "humming", "vllm", ""}},
+    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_cdna4", "triton-rocm", "vllm", ""}},
+    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_cdna4", "aiter-triton", "vllm", ""}},
+    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_transposed", "triton-rocm", "vllm", "transposed"}},
+    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_transposed", "aiter-triton", "vllm", "transposed"}},
+    {"layer_vllm_triton_rocm_strided.safetensors", {"vllm.triton_rocm_strided", "triton-rocm", "vllm", "strided"}},
+    {"layer_vllm_triton_rocm_strided.safetensors", {"vllm.triton_rocm_strided", "aiter-triton", "vllm", "strided"}},
+};
+
 const char* const layers[] = {"layer_gpt_oss.safetensors", "layer_deepseek.safetensors"};
 
 /// "vllm.marlin.w13_scale" -> "vllm.marlin"; empty for inputs and ranks.
@@ -71,19 +100,16 @@ Part part_of(std::string_view part) {
 }
 
 ConvertOptions options_of(const Maker& m, const std::string& from, const std::string& to) {
-  ConvertOptions o;
-  o.no_loader = true;
-  o.checkpoint = from, o.out = to, o.backend = m.backend, o.engine = m.engine, o.layout_version = m.version;
-  o.threads = 1;
-  set_verbosity(Verbosity::quiet);
+  ConvertOptions o = conversion(from, to, m.engine, m.backend);
+  o.layout_version = m.version;
   return o;
 }
 
 /// The backend for which an output's tensors were made. Among equal names, the backend that supports the family.
-const Backend& backend_of(const Maker& m, const Golden& golden, bool deepseek) {
+const Backend& backend_of(const Maker& m, const Golden& golden) {
   Model model;
-  model.family = deepseek ? "deepseek-v4" : "gpt-oss";
-  model.pairs = !deepseek;
+  model.pairs = golden.metadata("w13_rows") == "pairs";
+  model.family = model.pairs ? "gpt-oss" : "deepseek-v4";
   model.layers.resize(1);
   model.layers[0].hidden = golden.find("in.w13")->shape[2] * 2;
   return find_backend(m.backend, m.engine, m.version, &model);
@@ -92,12 +118,12 @@ const Backend& backend_of(const Maker& m, const Golden& golden, bool deepseek) {
 std::string text(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
 /// Converts a golden layer and compares every packed tensor; then verifies and unpacks it.
-void check_layer(const Golden& golden, bool deepseek, const Maker& m) {
+void check_layer(const Golden& golden, const Maker& m) {
   const TempDir dir;
   const LayerCheckpoint source(golden, dir / "in");
   convert(options_of(m, dir / "in", dir / "out"));
   const auto packed = tensors_of(dir / "out");
-  const Backend& backend = backend_of(m, golden, deepseek);
+  const Backend& backend = backend_of(m, golden);
   size_t compared = 0;
   for (const Tensor& t : golden.tensors()) {
     if (tag_of(t.name) != m.tag) continue;
@@ -134,65 +160,22 @@ std::string refusal(const Maker& m, const std::string& from) {
 TEST_CASE("every golden layer through the program, forward and inverse") {
   for (const char* file : layers) {
     const Golden golden(file);
-    const bool deepseek = golden.metadata("w13_rows") == "halves";
     std::set<std::string> tags;
     for (const Tensor& t : golden.tensors()) tags.insert(tag_of(t.name));
     std::vector<Maker> list(std::begin(makers), std::end(makers));
-    if (deepseek) list.insert(list.end(), std::begin(deepseek_makers), std::end(deepseek_makers));
+    if (golden.metadata("w13_rows") == "halves")
+      list.insert(list.end(), std::begin(deepseek_makers), std::end(deepseek_makers));
     for (const Maker& m : list) {
       INFO(file << " " << m.tag << " by " << m.backend << " " << m.engine << " " << m.version);
-      if (tags.count(m.tag)) check_layer(golden, deepseek, m);
+      if (tags.count(m.tag)) check_layer(golden, m);
     }
   }
 }
 
-TEST_CASE("SGLang's padding, as its own conversion makes it") {
-  check_layer(Golden("layer_sglang_triton.safetensors"), false,
-              {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""});
-  check_layer(Golden("layer_sglang_triton_b64.safetensors"), false,
-              {"sglang.triton_hopper_b64", "triton-hopper", "sglang", "b64"});
-  check_layer(Golden("layer_sglang_triton_b64_pairs.safetensors"), false,
-              {"sglang.triton_hopper_b64-pairs", "triton-hopper", "sglang", "b64-pairs"});
-  check_layer(Golden("layer_sglang_marlin.safetensors"), true, {"sglang.marlin_i64", "marlin", "sglang", "i64"});
-  check_layer(Golden("layer_sglang_marlin_corner.safetensors"), true, {"sglang.marlin_i64", "marlin", "sglang", ""});
-}
-
-TEST_CASE("SGLang's padding for FlashInfer: W4A8's leaves an expert's range as it is") {
-  const Golden golden("layer_sglang_flashinfer.safetensors");
-  check_layer(golden, false, {"sglang.flashinfer_humming", "flashinfer-humming", "sglang", ""});
-  check_layer(golden, false, {"sglang.flashinfer_trtllm", "flashinfer-trtllm", "sglang", "i128-ones"});
-}
-
-TEST_CASE("SGLang's padding for FlashInfer CUTLASS: scales of zero along the intermediate size") {
-  const Golden golden("layer_sglang_cutlass.safetensors");
-  for (const char* version : {"v2", "v2-corner"})
-    check_layer(golden, false, {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", version});
-  for (const char* version : {"2", "3"})
-    check_layer(golden, false, {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", version});
-}
-
-TEST_CASE("SGLang's padding for FlashInfer CUTLASS: also where both sizes are padded") {
-  const Golden golden("layer_sglang_corner.safetensors");
-  check_layer(golden, false, {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", ""});
-  check_layer(golden, false, {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", ""});
-}
-
-TEST_CASE("vLLM's padding for AITER where it is to 128, as its own conversion makes it") {
-  const Golden golden("layer_vllm_aiter.safetensors");
-  check_layer(golden, true, {"vllm.aiter_a16w4_2", "aiter-a16w4", "vllm", "2"});
-  check_layer(golden, true, {"vllm.aiter_w4a4_2", "aiter-w4a4", "vllm", "2"});
-}
-
-TEST_CASE("SGLang's padding for AITER: scales of 1.0") {
-  check_layer(Golden("layer_sglang_aiter.safetensors"), false, {"sglang.aiter", "aiter-a16w4", "sglang", ""});
-}
-
-TEST_CASE("triton_kernels on ROCm, as vLLM's own conversion makes it, and AITER's Triton, which takes the same") {
-  const Golden swizzled("layer_vllm_triton_rocm.safetensors"), strided("layer_vllm_triton_rocm_strided.safetensors");
-  for (const char* backend : {"triton-rocm", "aiter-triton"}) {
-    check_layer(swizzled, false, {"vllm.triton_rocm_cdna4", backend, "vllm", ""});
-    check_layer(swizzled, false, {"vllm.triton_rocm_transposed", backend, "vllm", "transposed"});
-    check_layer(strided, false, {"vllm.triton_rocm_strided", backend, "vllm", "strided"});
+TEST_CASE("layers that engines pad, as their own conversions make them") {
+  for (const auto& [file, maker] : padded) {
+    INFO(file << " by " << maker.backend << " " << maker.engine << " " << maker.version);
+    check_layer(Golden(file), maker);
   }
 }
 
@@ -253,10 +236,6 @@ TEST_CASE("SGLang's TRTLLM takes biases of zero for a model that has none") {
   CHECK(shapes == std::map<std::string, Dims>{{"w13_weight_bias", {8, 256}}, {"w2_weight_bias", {8, 512}}});
   kimi.bias = true;  // so that biases are tensors
   CHECK(b.constants(kimi).empty());
-}
-
-TEST_CASE("Humming pads at the end of a w13 of two halves") {
-  check_layer(Golden("layer_vllm_humming.safetensors"), true, {"vllm.humming", "humming", "vllm", ""});
 }
 
 TEST_CASE("SGLang's TRTLLM for DeepSeek-V4 pads intermediate with scales of one from 0.5.21") {

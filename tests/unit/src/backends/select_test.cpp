@@ -26,41 +26,6 @@ TEST_CASE("a GPU is known by its architecture and by its name") {
     CHECK(architecture_of(name) == architecture);
 }
 
-TEST_CASE("auto chooses as the engine does, and says so where that is not known") {
-  Model gpt_oss, deepseek, kimi;
-  gpt_oss.family = "gpt-oss", gpt_oss.pairs = true;
-  deepseek.family = "deepseek-v4";
-  kimi.family = "kimi-k3";
-  for (Model* m : {&gpt_oss, &deepseek, &kimi}) m->layers.resize(1);
-  gpt_oss.layers[0].hidden = gpt_oss.layers[0].intermediate = 2880;
-  for (Model* m : {&deepseek, &kimi}) m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
-  const auto chosen = [](const Model& m, const char* engine, const char* gpu) {
-    try {
-      return select_backend(m, {.engine = engine, .release = "", .gpu = gpu}).backend;
-    } catch (const Error& e) {
-      return e.lines.front();
-    }
-  };
-  CHECK(chosen(gpt_oss, "vllm", "sm90") == "triton-hopper");
-  CHECK(chosen(gpt_oss, "vllm", "sm100") == "flashinfer-trtllm");
-  CHECK(chosen(gpt_oss, "vllm", "sm89") == "marlin");
-  CHECK(chosen(gpt_oss, "sglang", "sm80").find("not canonical: no loader reads it; use --engine vllm --backend ") !=
-        std::string::npos);
-  CHECK(chosen(gpt_oss, "sglang", "sm90") == "triton-hopper");
-  CHECK(chosen(deepseek, "vllm", "sm90") == "humming");
-  CHECK(chosen(deepseek, "vllm", "sm100") == "flashinfer-trtllm");
-  CHECK(chosen(deepseek, "vllm", "gfx950") == "aiter-a16w4");
-  CHECK(chosen(deepseek, "sglang", "sm120") == "flashinfer-cutlass-mxfp8");
-  CHECK(chosen(deepseek, "sglang", "sm90") == "flashinfer-cutlass");
-  CHECK(chosen(kimi, "vllm", "sm90") == "humming");
-  CHECK(chosen(gpt_oss, "vllm", "gfx942") == "aiter-triton");
-  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, one of sm75 (t4), ") != std::string::npos);
-  const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90"});
-  CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "humming", "marlin"});
-  deepseek.layers[0].intermediate = 96;
-  CHECK(chosen(deepseek, "sglang", "sm90") == "marlin");  // FlashInfer's kernels cannot pad there
-}
-
 TEST_CASE("what an engine would take and what is written are told apart, for each release") {
   Model deepseek;
   deepseek.family = "deepseek-v4";
@@ -197,38 +162,4 @@ TEST_CASE("a backend that is named has the form that is found without a GPU, on 
       if (chosen.layout_version.empty()) continue;  // the newest release loads no layout version
       CHECK(&find_backend(b->name, b->engine, "", m) == &find_backend(b->name, b->engine, chosen.layout_version, m));
     }
-}
-
-TEST_CASE("an engine's choice that no loader reads gives way to one that a loader reads") {
-  Model quark;
-  quark.family = quark.method = "quark";
-  quark.layers.resize(1);
-  quark.layers[0].hidden = 4096, quark.layers[0].intermediate = 2048;
-  const BackendChoice c = select_backend(quark, {.engine = "vllm", .release = "0.31.0", .gpu = "sm90"});
-  CHECK(c.engine_choice == "canonical");
-  CHECK(c.why.find("(quark/quark_moe.py, which emulates there) prefers canonical") != std::string::npos);
-  CHECK(c.backend == "marlin");
-  CHECK(c.is_read);
-}
-
-TEST_CASE("every published structure gets an answer from every chooser") {
-  const TempDir dir;
-  for (const SynthModel& published : synth_models()) {
-    const std::string name(published.name);
-    SynthOptions o;
-    o.model = name, o.dest = dir / name;
-    o.sizes.tiny = true, o.sizes.hidden = 512, o.sizes.intermediate = 256, o.sizes.layers = 2, o.sizes.experts = 2;
-    synth(o);
-    Problems problems;
-    const Checkpoint ck = open_checkpoint(dir / name, problems);
-    const Model model = recognise(ck, {}, problems);
-    for (const char* engine : {"vllm", "sglang"})
-      for (const char* gpu : {"sm80", "sm90", "sm100", "sm120", "gfx950"}) {
-        if (engine == std::string("sglang") && gpu == std::string("sm80") && !model.pairs) continue;  // no kernel
-        INFO(name << " " << engine << " " << gpu);
-        const BackendChoice c = select_backend(model, {.engine = engine, .release = "", .gpu = gpu, .no_loader = true});
-        CHECK(!c.engine_choice.empty());
-        CHECK_NOTHROW(find_backend(c.backend, engine, c.layout_version, &model));
-      }
-  }
 }

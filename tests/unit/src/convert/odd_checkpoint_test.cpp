@@ -11,12 +11,7 @@ namespace {
 const std::string experts = "model.layers.0.mlp.experts.";
 
 /// The packed tensors of an output.
-std::map<std::string, std::string> packed_in(const std::string& out) {
-  auto tensors = tensors_in(out + "/packed");
-  std::erase_if(tensors,
-                [](const auto& t) { return !t.first.starts_with("model.") && !t.first.starts_with("layers."); });
-  return tensors;
-}
+std::map<std::string, std::string> packed_in(const std::string& out) { return tensors_of(out + "/packed"); }
 
 std::map<std::string, std::string> packed_of(const MadeCheckpoint& c) {
   const TempDir dir;
@@ -26,22 +21,6 @@ std::map<std::string, std::string> packed_of(const MadeCheckpoint& c) {
 }
 
 }  // namespace
-
-TEST_CASE("a model directory and files that are links into a Hugging Face cache") {
-  const TempDir dir;
-  make_gpt_oss().write(dir / "cache/snapshots/6cee5e8");
-  fs::create_directory(dir / "cache/blobs");
-  int number = 0;
-  for (const auto& [name, text] : contents_of(dir / "cache/snapshots/6cee5e8")) {
-    const std::string blob = std::to_string(++number);
-    fs::rename(dir / ("cache/snapshots/6cee5e8/" + name), dir / ("cache/blobs/" + blob));
-    fs::create_symlink("../../blobs/" + blob, dir / ("cache/snapshots/6cee5e8/" + name));
-  }
-  fs::create_directory_symlink(dir / "cache/snapshots/6cee5e8", dir / "ckpt");
-  const auto before = contents_of(dir / "cache");
-  CHECK(warned_of(dir, marlin(dir)).empty());
-  CHECK((contents_of(dir / "cache") == before));
-}
 
 TEST_CASE("scales in another shard, shards in folders, odd numbers, no index") {
   MadeCheckpoint c = make_gpt_oss();
@@ -146,7 +125,7 @@ TEST_CASE("DeepSeek names with model. in front, MTP blocks with another number o
   const TempDir dir;
   c.write(dir / "ckpt");
   CHECK(warned_of(dir, marlin(dir)).empty());
-  const auto all = tensors_in(dir / "out/packed");
+  const auto all = packed_in(dir / "out");
   CHECK(all.at("mtp.0.ffn.experts.w2_weight_scale").starts_with("F8_E8M0 [3, "));
   CHECK(all.at("mtp.1.ffn.experts.w2_weight_scale").starts_with("F8_E8M0 [1, "));
 }
@@ -166,7 +145,7 @@ TEST_CASE("layers of FP8 experts pass through beside MXFP4 ones") {
   const TempDir dir;
   c.write(dir / "ckpt");
   CHECK(warned_of(dir, marlin(dir)).empty());
-  const auto packed = tensors_in(dir / "out/packed");
+  const auto packed = packed_in(dir / "out");
   CHECK(packed.count("mtp.0.ffn.experts.w13_weight") == 1);
   CHECK(packed.count("layers.0.ffn.experts.w13_weight") == 0);
 }
@@ -188,26 +167,6 @@ TEST_CASE("an unknown model type with known names") {
           Lines{"config.json: model_type 'other' is not known; read as GPT-OSS by its tensor names"});
     CHECK((packed_in(dir / "out") == pairs) == (order == "interleaved"));
   }
-}
-
-TEST_CASE("the keys of a nested config are found") {
-  MadeCheckpoint c = make_gpt_oss();
-  const Json text = c.config;
-  c.config = {{"model_type", "gpt_oss"}, {"text_config", text}};
-  CHECK(warned_of(c).empty());
-  for (const char* key : {"llm_config", "language_config"}) {
-    MadeCheckpoint nested = make_gpt_oss();
-    nested.config = {{"model_type", "gpt_oss"}, {key, text}, {"quantization_config", text["quantization_config"]}};
-    CHECK(warned_of(nested).empty());
-    nested.config[key]["hidden_size"] = 12345;
-    CHECK_THROWS_AS(warned_of(nested), Error);
-  }
-}
-
-TEST_CASE("a model type whose order of rows is known needs no warning") {
-  MadeCheckpoint c = make_gpt_oss();
-  c.config["model_type"] = "openai_privacy_filter";
-  CHECK(warned_of(c).empty());
 }
 
 TEST_CASE("empty tensors, tensors of no dimension, names of any script") {

@@ -102,22 +102,6 @@ TEST_CASE("verify compares all of the source with what the output was made from"
   CHECK(!is_right(dir / "out", dir / "in"));
 }
 
-TEST_CASE("a source whose shard has the name of a file of ours is not written through a link") {
-  const TempDir dir;
-  make_gpt_oss().write(dir / "in");
-  const std::string name = GENERATE("model-rank-0-part-0.safetensors", "rest-00001.safetensors");
-  fs::rename(dir / "in/model-2.safetensors", dir / ("in/" + name));
-  std::string index = read_text(dir / "in/model.safetensors.index.json", 1 << 20);
-  for (size_t at; (at = index.find("model-2.safetensors")) != index.npos;) index.replace(at, 19, name);
-  write_text(dir / "in/model.safetensors.index.json", index);
-  const auto before = contents_of(dir / "in");
-  ConvertOptions o = conversion(dir / "in", dir / "out", "vllm");
-  o.link = true;
-  convert(o);
-  CHECK(contents_of(dir / "in") == before);
-  CHECK(is_right(dir / "out", dir / "in"));
-}
-
 TEST_CASE("a file has its size before anything is written, whatever had its name") {
   const TempDir dir;
   OutputDir out(place_of(dir / "out"), dir / "out", nullptr);
@@ -298,45 +282,6 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
   out.open({.options = "o", .source = "s"});
   CHECK(out.journal().records().size() == 1);
   CHECK(fs::last_write_time(file) == old);  // a kill during this write would leave a run that cannot be continued
-}
-
-TEST_CASE("what an interrupted run of another command left is refused, or discarded if that is asked for") {
-  const TempDir dir;
-  {
-    OutputDir out(place_of(dir / "out"), dir / "out", owned_files);
-    out.open({.options = "o", .source = "s", .made = {"a"}});
-    out.write_text("a", "a");
-    out.journal().add(0, "record");
-    out.keep(true);
-  }
-  OutputDir other(place_of(dir / "out"), dir / "out", owned_files);
-  CHECK_THROWS_WITH(other.open({.options = "x", .source = "s", .made = {"b"}}),
-                    Catch::Contains("an interrupted run with other options") && Catch::Contains("clean"));
-  CHECK(fs::exists(stage(dir, "new/a")));
-  other.open({.options = "x", .source = "s", .made = {"b"}, .discards_other = true});
-  CHECK(!fs::exists(stage(dir, "new/a")));
-  CHECK(other.journal().records().empty());
-}
-
-TEST_CASE("clean removes what a run left, and its journal, and nothing of a finished output") {
-  const TempDir dir;
-  {
-    OutputDir out(place_of(dir / "out"), dir / "out", owned_files);
-    out.open({.made = {"packed/a"}});
-    out.write_text("packed/a", "a");
-    out.journal().add(0, "record");
-    out.keep(true);
-  }
-  OutputDir::clean(place_of(dir / "out"), owned_files);
-  CHECK(fs::is_empty(dir / ""));
-  {
-    OutputDir run(place_of(dir / "out"), dir / "out", owned_files);
-    run.open({.made = {"a"}});
-    run.write_text("a", "a");
-    run.commit();
-  }
-  OutputDir::clean(place_of(dir / "out"), owned_files);
-  CHECK(read_text(dir / "out/a", 10) == "a");
 }
 
 TEST_CASE("an output that was replaced meanwhile is not called changed") {

@@ -138,24 +138,6 @@ TEST_CASE("shapes that need no padding go into every backend") {
   }
 }
 
-TEST_CASE("Hugging Face's and Quark's names of DeepSeek-V4") {
-  const Json config = {{"model_type", "deepseek_v4"}, {"quantization_config", {{"quant_method", "fp8"}}}};
-  for (const char* scales : {"weight_scale_inv", "weight_scale", "scale"}) {
-    INFO(scales);
-    const TempDir dir;
-    HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.0.mlp.experts", long_names, {"weight", scales, Dtype::I8, Dtype::F8_E8M0});
-    ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
-    Problems problems;
-    const Model m = ck.model(problems);
-    CHECK(first_error(problems) == "");
-    CHECK(m.family == "deepseek-v4");
-    REQUIRE(m.layers.size() == 1);
-    CHECK(m.layers[0].hidden == 64);
-    CHECK(m.layers[0].intermediate == 32);
-  }
-}
-
 TEST_CASE("ModelOpt says what it is beside the config, or nowhere") {
   for (const Json& config :
        {Json{{"model_type", "x"}}, Json{{"model_type", "x"}, {"quantization_config", {{"quant_algo", "mxfp4"}}}}}) {
@@ -326,27 +308,4 @@ TEST_CASE("columns are cut before they are padded, so that no rank is made of pa
     CHECK(t.intermediate.count == 96);
     CHECK(t.intermediate.begin == 96 * t.rank);
   }
-}
-
-TEST_CASE("an FP8 checkpoint with routed_experts_quant_method mxfp4 is Ling's") {
-  const TempDir dir;
-  HandMade ck(dir / "in",
-              {{"model_type", "bailing_moe_v3"},
-               {"hidden_size", 64},
-               {"moe_intermediate_size", 32},
-               {"num_experts", 2},
-               {"num_experts_per_tok", 1},
-               {"quantization_config", {{"quant_method", "fp8"}, {"routed_experts_quant_method", "mxfp4"}}}});
-  add_experts(ck, "model.layers.1.mlp.experts", long_names, {"weight", "weight_scale_inv", Dtype::U8, Dtype::F8_E8M0});
-  ck.add("model.layers.1.mlp.gate.weight", Dtype::BF16, {2, 64});
-  ck.add("model.layers.1.mlp.shared_experts.gate_proj.weight", Dtype::F8_E4M3, {32, 64});
-  ck.add("model.layers.1.mlp.shared_experts.gate_proj.weight_scale_inv", Dtype::F32, {1, 1});
-  Problems problems;
-  const Model model = ck.model(problems);
-  problems.throw_if_any();
-  CHECK(model.family == "ling");
-  REQUIRE(model.layers.size() == 1);
-  CHECK(model.layers[0].experts.size() == 2);
-  CHECK(model.rest.size() == 3);
-  CHECK(model.router.scoring == "sigmoid");
 }

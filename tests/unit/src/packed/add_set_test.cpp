@@ -200,15 +200,6 @@ TEST_CASE("each of several sets is known, and a missing one is added") {
   CHECK(is_right(out, tiny_gpt_oss));
 }
 
-TEST_CASE("files that nobody made stay beside an added set") {
-  const TempDir dir;
-  const std::string out = dir / "out";
-  convert(conversion(tiny_gpt_oss, out, "vllm"));
-  write_text(out + "/README.md.mine", "kept");
-  convert(adding(tiny_gpt_oss, out, "sglang"));
-  CHECK(read_text(out + "/README.md.mine", 100) == "kept");
-}
-
 TEST_CASE("verify finds what is wrong in any set") {
   const TempDir dir;
   make_three(dir / "out");

@@ -47,15 +47,6 @@ TEST_CASE("tensor-parallel ranks equal the golden bytes") {
   CHECK(compared == 36);
 }
 
-TEST_CASE("ranks join again to the checkpoint's tensors") {
-  for (const std::string name : {"gpt-oss", "deepseek-v4"}) {
-    const TempDir dir;
-    convert(split(conversion(tiny + name, dir / "out", "sglang"), 2));
-    run_unpack(dir / "out", dir / "again");
-    CHECK(contents_of(dir / "again") == contents_of(tiny + name));
-  }
-}
-
 TEST_CASE("a split that would leave a rank empty or cut a group is refused") {
   const TempDir dir;
   CHECK_THROWS_WITH(convert(split(conversion(tiny_gpt_oss, dir / "out", "vllm"), 6)),

@@ -47,20 +47,3 @@ TEST_CASE("bytes find a flipped bit anywhere in the packed tensors, with checksu
     }
   }
 }
-
-TEST_CASE("the level of verify is the highest possible unless it is given") {
-  MisreadPair pair(deepseek);
-  pair.pack(on_cpu[1]);
-  VerifyOptions o;
-  o.out = pair.out("");
-  o.threads = 1;
-  o.kernels.tokens = {1};
-  o.kernels.device = "cpu";
-  CHECK(verify(o));
-  o.level = Level::kernels;
-  CHECK_THROWS_AS(verify(o), Error);  // no source
-  o.source = pair.out("../right");
-  CHECK(verify(o));
-  o.kernels.layers = {7};
-  CHECK_THROWS_AS(verify(o), Error);  // there is one layer
-}
