@@ -87,19 +87,6 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const D
   }
 }
 
-std::unique_ptr<PageCacheMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
-  if (remote_) return nullptr;
-  int64_t begin = INT64_MAX, end = 0, bytes = 0;
-  for (const TensorRange& r : ranges) {
-    if (r.tensor->file != ranges[0].tensor->file) return nullptr;
-    begin = std::min(begin, r.in_file());
-    end = std::max(end, r.in_file() + r.bytes);
-    bytes += r.bytes;
-  }
-  if (end - begin > 2 * bytes) return nullptr;
-  return map_to_read(device, *files_.get(size_t(ranges[0].tensor->file)), end - begin, begin);
-}
-
 bool ShardReader::is_cached(const TensorRange& r) const {
   return remote_ || files_.get(size_t(r.tensor->file))->is_cached(r.bytes, r.in_file());
 }

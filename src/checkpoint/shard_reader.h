@@ -6,7 +6,6 @@
 
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/published_list.h"
-#include "src/device/page_cache_map.h"
 #include "src/io/open_files.h"
 #include "src/io/page_cache.h"
 
@@ -33,13 +32,8 @@ class ShardReader {
   void read(const TensorRange& range, void* to, const DirectFile::BlockSink& sink = {}) const;
   /// Reads ranges in order. Adjacent ranges of a shard are read in one call.
   void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink = {}) const;
-  /// Maps one range of the page cache that contains all ranges. Null if it would contain much other data, or if the
-  /// ranges are in several shards. A byte's position in the mapping is its offset in the shard.
-  std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
-  /// See DirectFile::is_cached. True for a shard on a server, so that jobs keep their order.
+  /// See DirectFile::is_cached. True for a shard on a server.
   bool is_cached(const TensorRange& range) const;
-  /// DirectFile::reads_past_cache() of the tensor's shard.
-  bool reads_past_cache(const Tensor& t) const { return !remote_ && files_.get(size_t(t.file))->reads_past_cache(); }
   /// Throws Error{input} if a shard was replaced, or if its size or mtime has changed. Throws Error{io} if a shard is
   /// missing. A read from a server has thrown already if the shard had changed.
   void check_unchanged() const;

@@ -302,16 +302,6 @@ NumberScanner source_scanner(const Pieces& pieces, Checksums& sums) {
   return NumberScanner(std::move(list));
 }
 
-void probe_zeros(const ShardReader& reader, const Pieces& pieces, Checksums& sums) {
-  constexpr int64_t step = 256 << 10, block = 4 << 10;
-  std::vector<uint8_t> data(size_t(block), 0);
-  for (const Piece& p : pieces.list)
-    for (int64_t offset = 0; offset + block <= p.range.bytes; offset += step) {
-      reader.read({p.range.tensor, p.range.offset + offset, block}, data.data());
-      mark_zeros(data.data(), block, block, &sums.sources_of(pieces).marks_of(p));
-    }
-}
-
 bool check_contents(const Plan& plan, const Checksums& sums, const ShardReader* reader, bool allowed,
                     Problems& problems) {
   return Contents(plan, sums, reader).check(allowed, problems);

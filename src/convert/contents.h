@@ -43,9 +43,6 @@ class NumberScanner {
 /// Scans the pieces of a job, in the order of source_hasher().
 NumberScanner source_scanner(const Pieces& pieces, Checksums& sums);
 
-/// Marks zeros in pieces that no CPU has read. It samples a few bytes of each piece, so it finds large holes only.
-void probe_zeros(const ShardReader& reader, const Pieces& pieces, Checksums& sums);
-
 /// Reports unintended contents, a line for each kind, as errors or, if `allowed`, as warnings. Returns true if there
 /// are none. Ignores tensors without checksums. `reader`: of the checkpoint; null: does not look for holes.
 bool check_contents(const Plan& plan, const Checksums& sums, const ShardReader* reader, bool allowed,

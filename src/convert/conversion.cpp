@@ -7,7 +7,6 @@
 #include "src/checkpoint/published.h"
 #include "src/checkpoint/shard_reader.h"
 #include "src/convert/finished_jobs.h"
-#include "src/convert/job_batches.h"
 #include "src/io/cached_pages.h"
 #include "src/packed/add_set.h"
 #include "src/plan/jobs.h"
@@ -18,9 +17,21 @@ namespace mxfp4 {
 
 namespace {
 
-// Mapping is serialised in the GPU's driver: batch enough pages to amortise it, but leave batches for all threads.
-constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
 constexpr int64_t copied_at_once = int64_t(8) << 20;  // fits into a packing job's buffer
+
+/// The last range of each job.
+std::vector<TensorRange> last_ranges(const Plan& plan, const std::vector<int64_t>& jobs) {
+  std::vector<TensorRange> ends;
+  for (const int64_t job : jobs) ends.push_back(pieces_in(plan, plan.jobs[size_t(job)]).list.back().range);
+  return ends;
+}
+
+/// The ranges that each job reads, in order.
+std::vector<std::vector<TensorRange>> all_ranges(const Plan& plan, const std::vector<int64_t>& jobs) {
+  std::vector<std::vector<TensorRange>> ranges;
+  for (const int64_t job : jobs) ranges.push_back(pieces_in(plan, plan.jobs[size_t(job)]).ranges());
+  return ranges;
+}
 
 }  // namespace
 
@@ -32,10 +43,8 @@ void Conversion::run() {
   for (const int64_t i : left) bytes += bytes_of(plan_, plan_.jobs[size_t(i)]);
   measure(left);
   Progress progress("packing", bytes);
-  in_place_ = may_pack_in_place();
-  const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   drop_if_refused([&] {
-    run_batches(batches, progress);
+    run_all(left, progress);
     check_source();
   });
   files_.close_all([&](size_t i, DirectFile& file) {
@@ -52,22 +61,20 @@ void Conversion::run() {
   });
 }
 
-void Conversion::run_batches(std::vector<std::vector<int64_t>> batches, Progress& progress) {
-  if (const auto order = source_.expect(all_ranges(plan_, batches), published_); !order.empty()) {
-    std::vector<std::vector<int64_t>> given = std::move(batches);
-    batches.clear();
-    for (const int64_t i : order) batches.push_back(std::move(given[size_t(i)]));
+void Conversion::run_all(std::vector<int64_t> jobs, Progress& progress) {
+  if (const auto order = source_.expect(all_ranges(plan_, jobs), published_); !order.empty()) {
+    const std::vector<int64_t> given = std::move(jobs);
+    jobs.clear();
+    for (const int64_t i : order) jobs.push_back(given[size_t(i)]);
   }
-  std::vector<TensorRange> ends = last_ranges(plan_, batches);
-  if (hashes_) hashes_->set_jobs(ends);
-  JobOrder order = order_in_source(hashes_ ? std::vector<TensorRange>() : std::move(ends), source_.reader());
-  const auto work = [&](Worker& worker, int64_t) {
-    const int64_t i = hashes_ ? hashes_->next() : order.next();
+  if (hashes_) hashes_->set_jobs(last_ranges(plan_, jobs));
+  const auto work = [&](Worker& worker, int64_t next) {
+    const int64_t i = hashes_ ? hashes_->next() : next;
     if (source_.any_wrong() || (hashes_ && hashes_->any_wrong())) failed_ = true;
-    run_batch(worker, batches[size_t(i)], progress);
+    run_job(worker, jobs[size_t(i)], progress);
     if (hashes_) hashes_->done(i);
   };
-  run_jobs(int64_t(batches.size()), options_.threads, work, devices_);
+  run_jobs(int64_t(jobs.size()), options_.threads, work, devices_);
   compare_arrived();
   end_hashes();
 }
@@ -88,15 +95,11 @@ void Conversion::end_hashes() {
   problems_.throw_if_any();
 }
 
-void Conversion::run_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress) {
-  const int64_t in_place = pack_in_place(worker, batch);
-  progress.add(in_place);
-  for (const int64_t index : batch) {
-    const Job& job = plan_.jobs[size_t(index)];
-    JobCounts& counts = counts_[size_t(index)];
-    if (!in_place) progress.add(std::visit([&](const auto& j) { return carry_out(worker, j, counts); }, job));
-    if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts));
-  }
+void Conversion::run_job(Worker& worker, int64_t index, Progress& progress) {
+  const Job& job = plan_.jobs[size_t(index)];
+  JobCounts& counts = counts_[size_t(index)];
+  progress.add(std::visit([&](const auto& j) { return carry_out(worker, j, counts); }, job));
+  if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts));
 }
 
 std::vector<bool> Conversion::read_journal() {
@@ -127,7 +130,6 @@ void Conversion::open_files() {
     if (others_files_[i]) continue;
     is_linked_[i] = f.shard && f.shard->version.empty() && out_.link(open_again(*f.shard), f.name);
     const auto file = files_.get(i);
-    in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);
   }
 }
@@ -265,42 +267,6 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   int64_t done = 0;
   for (size_t r = 0; r < size_t(plan_.tp_size) && !failed_; ++r) done += pack_rank(worker, job, job.target + r, input);
   return done;
-}
-
-bool Conversion::may_pack_in_place() const {
-  return !devices_.gpus.empty() && plan_.tp_size == 1 && !plan_.backend->rewrite && in_memory_ &&
-         PageCacheMap::can_write();
-}
-
-int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& batch) {
-  const auto* first = std::get_if<PackJob>(&plan_.jobs[size_t(batch.front())]);
-  if (failed_ || !first || !in_place_ || !device_makes_checksums(worker)) return 0;
-  const size_t target = first->target;
-  const int64_t begin = first->begin, end = std::get<PackJob>(plan_.jobs[size_t(batch.back())]).end;
-  const PackedTensor& t = plan_.packed[target];
-  Pieces pieces = pieces_in(plan_, t, begin, end);
-  if (t.part != Part::codes || !pieces.are_canonical()) return 0;
-  const int64_t bytes = (end - begin) * t.slice_bytes, offset = t.offset + begin * t.slice_bytes;
-  const auto file = files_.get(size_t(t.file));
-  const auto source = phases_.time(Phase::read, [&] { return source_.map(*worker.device, pieces); });
-  if (!source) return 0;
-  const auto written = phases_.time(Phase::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
-  if (!written) return 0;
-  const int64_t origin = pieces.list.front().range.in_file();
-  for (Piece& p : pieces.list) p.canonical_at = p.range.in_file() - origin;
-  const uint8_t* const canonical = source->at(origin);
-  uint8_t* const packed = written->at(offset);
-  const PieceHasher from = source_hasher(pieces, sums_);
-  const PieceHasher to = slice_hasher(plan_, target, begin, end, sums_);
-  DeviceSums sums;
-  sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
-  sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
-  phases_.time(Phase::pack, [&] { pack_experts(pieces, t, *worker.device, canonical, packed, sums.wanted()); });
-  if (!sums.are_made()) return 0;  // the CPU cannot read the mapped pages: see PageCacheMap::at()
-  if (const ShardReader* reader = source_.reader()) probe_zeros(*reader, pieces, sums_);
-  sums.store();
-  in_place_bytes_ += bytes;
-  return bytes;
 }
 
 bool Conversion::device_makes_checksums(const Worker& worker) const {

@@ -13,7 +13,6 @@
 #include "src/base/progress.h"
 #include "src/convert/contents.h"
 #include "src/convert/convert.h"
-#include "src/convert/job_order.h"
 #include "src/convert/job_record.h"
 #include "src/convert/scale_check.h"
 #include "src/convert/source_hashes.h"
@@ -80,8 +79,6 @@ class Conversion {
   Json seconds() const { return phases_.seconds(); }
   /// How the first written file was written. Empty if all files existed.
   std::optional<WriteWay> write_way() const { return write_way_; }
-  /// The bytes that pack_in_place() has packed.
-  int64_t in_place_bytes() const { return in_place_bytes_; }
 
  private:
   JobCounts total() const;
@@ -116,18 +113,11 @@ class Conversion {
   /// job needs, because a growing buffer would be allocated again each time.
   uint8_t* source_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
-  /// Carries out all batches. With published hashes, the jobs follow the order of the files; otherwise see JobOrder.
-  /// Jobs of a packed source are taken in the order of their numbers.
-  void run_batches(std::vector<std::vector<int64_t>> batches, Progress& progress);
+  /// Carries out all of these jobs, in order. With published hashes, they follow the order of the files.
+  void run_all(std::vector<int64_t> jobs, Progress& progress);
   /// Compares the hashes of shards that arrived from a server.
   void compare_arrived();
-  /// Carries out a batch, in place or job by job.
-  void run_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
-  /// Whether pack_in_place() can pack any job, depending on the open files and devices.
-  bool may_pack_in_place() const;
-  /// Packs a batch of codes on a GPU from the page cache to a file in memory, without copies. Returns the number of
-  /// packed bytes, or 0 if this is not possible.
-  int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& batch);
+  void run_job(Worker& worker, int64_t index, Progress& progress);
   /// The canonical scales of the same experts, which lossy backends need to rewrite codes.
   std::vector<uint8_t> canonical_scales(Worker& worker, const Pieces& codes);
   /// The input of a packing job. scales: see canonical_scales(). sums: checksums of the source that the device will
@@ -166,9 +156,7 @@ class Conversion {
   PhaseTimes phases_;
   std::atomic<bool> failed_ = false;
   bool has_damage_ = false;
-  bool in_memory_ = false, in_place_ = false;  // in_memory_: any file is in memory
   int64_t most_source_ = 0, most_packed_ = 0;  // the largest of all jobs, in bytes
-  std::atomic<int64_t> in_place_bytes_ = 0;
   Problems problems_;
   ScaleCheck scales_;
 };

@@ -70,7 +70,6 @@ Json report(const ConvertOptions& options, const Input& in, const PublishedList&
   result["seconds"] = seconds;
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};
   if (const auto w = conversion.write_way()) result["writes"] = {{"way", w->way}, {"why", w->why}};
-  result["in_place_bytes"] = conversion.in_place_bytes();
   if (!compared.empty()) result["published"] = compared.size();
   return result;
 }

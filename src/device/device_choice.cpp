@@ -17,9 +17,9 @@ namespace {
 // More wait for each other, in the driver or for main memory; cores that are left pack from their caches.
 constexpr int workers_per_gpu = 8;
 
-// Measured on a machine with an H200, 10 GB from the page cache to tmpfs (tests/bench/results/2026-11-23-h200.md). The
-// CPU packs 1.4 GB/s with one thread, 2.7 with two, 5.0 with four and 9.7 with eight; the GPU packs 2.3, 3.2, 5.2 and
-// 6.3. Both reach the speed of a disk. For unpacking the CPU is faster with any number of threads.
+// Measured on a machine with an H200, 10 GB from the page cache to tmpfs (tests/bench/results/2026-11-23-h200.md): with
+// four threads and more, the CPU packs as fast as the GPU. Both reach the speed of a disk. For unpacking the CPU is
+// faster with any number of threads.
 constexpr int enough_threads = 4;
 // To find, open and leave a GPU takes 0.4 s.
 constexpr int64_t least_work = int64_t(1) << 30;

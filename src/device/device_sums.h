@@ -1,7 +1,6 @@
 // Checksums that the packing device computes; the CPU computes those that the device leaves out.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "kernels/pack/device.h"
@@ -21,10 +20,6 @@ class DeviceSums {
   }
   /// The checksums to compute, for Device::pack().
   std::span<Checksum> wanted() { return wanted_; }
-  /// After Device::pack(): whether the device computed all checksums.
-  bool are_made() const {
-    return std::all_of(wanted_.begin(), wanted_.end(), [](const Checksum& sum) { return sum.done; });
-  }
   /// Stores all checksums after Device::pack(), while the bytes are still in memory.
   void store() const {
     for (size_t i = 0; i < wanted_.size(); ++i) {

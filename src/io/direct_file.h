@@ -57,8 +57,6 @@ class DirectFile {
   bool is_cached(int64_t bytes, int64_t offset) const;
   /// How many bytes of a range come from memory; -1 if the system does not tell this user.
   int64_t cached_bytes(int64_t bytes, int64_t offset) const;
-  /// Whether reads leave nothing in the page cache, not even for a moment.
-  bool reads_past_cache() const { return direct_ && kept_ == 0; }
   /// As Fd::write. Pages go directly to the disk if `from` and `offset` have the same position within a page.
   void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   WriteWay write_way() const;

@@ -10,7 +10,7 @@ namespace {
 
 /// Each layer that has a part of `if_any` has all of `parts`. Lists have '|' between alternatives, and '&' between
 /// lists of which each must hold. A name is how parts begin, or behind a star what they contain.
-struct Rule {
+struct Demand {
   const char* types;  // how model types begin; behind a '!' those that are meant not to; empty: any
   const char* when;   // conditions with '&' between them. KEY: neither 0 nor false nor null; KEY=V, KEY!=V: of the
                       // layer, if KEY is a list for each layer; layer<KEY, layer>=KEY; empty: always
@@ -24,7 +24,7 @@ constexpr const char* router_bias = "*e_score_correction_bias|*expert_bias|*gate
 constexpr const char* gated_types =
     "qwen2|qwen3|gemma4|glm4_moe|glm_moe|glm5|deepseek_v2|deepseek_v3|kimi|minimax|mimo|bailing|llama|mixtral";
 
-const Rule rules[] = {
+const Demand rules[] = {
     {"gpt_oss|openai_privacy_filter",
      "",
      "mlp.experts",
@@ -253,7 +253,7 @@ bool holds(const Json& config, std::string_view when, int64_t layer) {
          (both == when.npos || holds(config, when.substr(both + 1), layer));
 }
 
-std::string reason(const Json& config, const Condition& c, const Rule& r) {
+std::string reason(const Json& config, const Condition& c, const Demand& r) {
   if (c.key.empty() && !*r.types) return fmt::format("no layer has {} without it", std::string_view(r.if_any));
   if (c.key.empty()) return fmt::format("all layers of {} have it", config_string(config, "model_type"));
   const Json& value = config[c.key];
@@ -267,12 +267,12 @@ class Rules {
       : stack_(stack), first_(first), config_(config), lacks_(lacks), type_(config_string(config, "model_type")) {}
 
   void run() {
-    for (const Rule& r : rules)
+    for (const Demand& r : rules)
       if (is_of_type(type_, r.types)) check(r);
   }
 
  private:
-  void check(const Rule& r) {
+  void check(const Demand& r) {
     const Condition when = parse(std::string_view(r.when).substr(0, std::string_view(r.when).find('&')));
     std::map<std::vector<int64_t>, std::vector<std::string>> missing;
     int64_t meant = 0;

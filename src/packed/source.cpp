@@ -31,9 +31,6 @@ class FromShards final : public Source {
   }
   bool any_wrong() const override { return reader_.any_wrong(); }
   std::map<std::string, std::string> arrived() const override { return reader_.arrived(); }
-  std::unique_ptr<PageCacheMap> map(Device& device, const Pieces& pieces) const override {
-    return by_name_ ? nullptr : reader_.map(device, pieces.ranges());
-  }
   const ShardReader* reader() const override { return by_name_ ? nullptr : &reader_; }
   void check_unchanged() const override { reader_.check_unchanged(); }
 

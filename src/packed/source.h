@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "src/checkpoint/published_list.h"
-#include "src/device/page_cache_map.h"
 #include "src/io/direct_file.h"
 
 namespace mxfp4 {
@@ -29,8 +28,6 @@ class Source {
   virtual std::vector<int64_t> expect(std::vector<std::vector<TensorRange>>, const PublishedList&) const { return {}; }
   virtual bool any_wrong() const { return false; }
   virtual std::map<std::string, std::string> arrived() const { return {}; }
-  /// Maps the range with all pieces as ShardReader::map does; null if the source has no shards to map.
-  virtual std::unique_ptr<PageCacheMap> map(Device&, const Pieces&) const { return nullptr; }
   /// The checkpoint, to look up codes of scales that are 0.0. Null if the output's own conversion has done this.
   virtual const ShardReader* reader() const = 0;
   /// Throws if a file has changed since it was opened, or if the bytes differ from known checksums.

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 
 #include "src/backends/backend.h"
-#include "src/device/page_cache_map.h"
 #include "src/synth/synth.h"
 #include "tests/support/program.h"
 
@@ -121,40 +120,4 @@ TEST_CASE("ranks and a packed source on cuda give the CPU's files", "[gpu]") {
   REQUIRE(convert_on({"cpu"}, hopper, source, dir / "h"));
   REQUIRE(convert_on({"cuda"}, hopper, dir / "cuda", dir / "i"));
   CHECK(tensors_of(dir / "i") == tensors_of(dir / "h"));
-}
-
-TEST_CASE("cuda packs in place from and to memory, and gives the CPU's files", "[gpu]") {
-  if (cuda_device_count() == 0) return;
-  if (std::filesystem::space("/dev/shm").available < uint64_t(512) << 20) {
-    WARN("less than 512 MiB free in /dev/shm: nothing was packed in place");
-    return;
-  }
-  open_cuda(0);
-  const TempDir dir("/dev/shm");
-  for (const char* name : {"gpt-oss-20b", "deepseek-v4-flash"}) {
-    SynthOptions made;
-    made.model = name;
-    made.dest = dir / name;
-    made.threads = 2;
-    made.sizes.hidden = 768;
-    made.sizes.intermediate = 768;
-    made.sizes.experts = 40;
-    made.sizes.layers = 2;
-    made.sizes.tiny = true;
-    synth(made);
-    const std::string cpu = dir / name + "-cpu", cuda = dir / name + "-cuda";
-    convert(conversion(made.dest, cpu, "vllm"));
-    ConvertOptions o = conversion(made.dest, cuda, "vllm");
-    o.device.name = "cuda";
-    o.threads = 8;
-    convert(o);  // another machine may not pack in place
-    std::filesystem::remove_all(cuda);
-    const auto in_place = convert(o)["in_place_bytes"].get<int64_t>();
-    if (!PageCacheMap::can_write()) WARN("no large pages here: nothing was packed in place");
-    CHECK((PageCacheMap::can_write() ? in_place > int64_t(20) << 20 : in_place == 0));
-    CHECK(contents_of(cuda) == contents_of(cpu));
-    CHECK(is_right(cuda, made.dest));
-    std::filesystem::remove_all(cpu);
-    std::filesystem::remove_all(cuda);
-  }
 }
