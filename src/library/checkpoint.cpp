@@ -2,6 +2,7 @@
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/convert/convert.h"
+#include "src/convert/raw_layer.h"
 #include "src/convert/unpack.h"
 #include "src/library/guard.h"
 #include "src/verify/verify.h"
@@ -93,6 +94,18 @@ mxfp4_pack_status mxfp4_pack_unpack_checkpoint(const char* out, const char* dest
     options.threads = known_threads(threads);
     options.json = true;
     print_out("{}\n", one_line(unpack(options)));
+    return true;
+  });
+}
+
+mxfp4_pack_status mxfp4_pack_unpack_layer(const char* out, int set, const char* module, int rank, char** file,
+                                          size_t* bytes) {
+  if (file) *file = nullptr;
+  return guarded([&] {
+    if (!file || !bytes) fail(ErrorKind::usage, "file or bytes is null");
+    RawLayerFile made = raw_layer({needed(out, "out"), set, needed(module, "module"), rank});
+    *bytes = made.bytes;
+    *file = made.data.release();
     return true;
   });
 }

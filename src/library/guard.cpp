@@ -85,4 +85,4 @@ mxfp4_pack_status captured(char** json, const std::function<bool()>& call) noexc
 
 const char* mxfp4_pack_version() { return MXFP4_VERSION; }
 const char* mxfp4_pack_error() { return mxfp4::error_now; }
-void mxfp4_pack_free(char* json) { std::free(json); }
+void mxfp4_pack_free(char* memory) { std::free(memory); }

@@ -195,11 +195,16 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_plan(const mxfp4_pack_conversion* co
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_convert(const mxfp4_pack_conversion* conversion, char** json);
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_unpack_checkpoint(const char* out, const char* dest, int threads,
                                                               char** json);
+/* The experts of one layer as the engine has them before its conversion, without pads: a safetensors file in memory, to
+ * be freed by mxfp4_pack_free(). It has codes and scales (U8) and biases (BF16): w13, w13_scale, w13_bias, w2 .. Its
+ * metadata `w13_rows` is "pairs" or "halves". set: its index in the manifest. module: "model.layers.0.mlp.experts". */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_unpack_layer(const char* out, int set, const char* module, int rank,
+                                                         char** file, size_t* bytes);
 /* source: the checkpoint, or null. level: "files", "bytes", "kernels", or null for the highest possible.
  * MXFP4_PACK_WRONG: json lists the problems. */
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_verify(const char* out, const char* source, const char* level, int threads,
                                                    char** json);
-MXFP4_PACK_API void mxfp4_pack_free(char* json); /* null: nothing */
+MXFP4_PACK_API void mxfp4_pack_free(char* memory); /* null: nothing */
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,6 @@ refused() { # NAME MESSAGE CHANGE
   expect "$1" 2 '' "$2" "$program" convert "$ckpt" "$dir/nothing" --layout "$dir/bad.json"
   expect "$1: nothing is written" 0 '' '' [ ! -e "$dir/nothing" ]
 }
-raw() { "$program" unpack "$1" --layer layers.0.ffn.experts >"$dir/$2"; }
 ckpt=$root/testdata/tiny/deepseek-v4
 
 # A plain form of hidden 128 and intermediate 64, or of 128 and 32. It stores w2's scales as F32 with a pad of 1.0 in
@@ -101,9 +100,6 @@ test_bytes_of_the_file() {
   expect 'the checkpoint again' 0 '' '' diff -r "$ckpt" "$dir/again"
   expect 'diff' 0 'are equal' '' "$program" diff "$dir/out" "$dir/out"
   convert "$ckpt" "$dir/marlin" --backend marlin --engine vllm
-  prepare raw "$dir/marlin" raw-marlin
-  prepare raw "$dir/out" raw
-  expect 'a layer in its raw form' 0 '' '' cmp "$dir/raw-marlin" "$dir/raw"
   expect 'another packed form' 0 '' '' "$program" convert "$dir/out" "$dir/marlin-again" --backend marlin --engine vllm -q
   expect 'has its bytes' 0 'are equal' '' "$program" diff "$dir/marlin" "$dir/marlin-again"
 }
@@ -157,7 +153,6 @@ test_place_of_damage() {
     "$program" verify "$dir/bad"
   expect 'unpack refuses it' 2 '' 'w2_codes: expert 0: 1 byte differs between copies, the first at byte 8190 of the expert; either copy may be the wrong one; damaged\?' \
     "$program" unpack "$dir/bad" "$dir/no"
-  expect 'a raw layer, by its checksum' 2 '' 'w2_codes: does not have the checksum in mxfp4-pack.json' raw "$dir/bad" no-raw
   expect 'diff says it is a copy' 1 'first in expert 0, byte 8190, a copy; in B, 1 byte differs between copies' '' \
     "$program" diff "$dir/out" "$dir/bad"
   prepare damage w2_scales 0 1

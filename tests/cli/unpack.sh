@@ -2,21 +2,8 @@
 # unpack: the source again, or a refusal that leaves nothing. usage: unpack.sh MXFP4-PACK SOURCE-DIR [CASE..]
 . "$(dirname "$0")/lib.sh"
 
-# the memory file to which the loaders redirect the output
-in_memory() {
-  python3 -c '
-import os, subprocess, sys
-memory = os.memfd_create("memory")
-os.write(memory, b"!" * int(sys.argv[1]))
-code = subprocess.run(sys.argv[2:], stdout=memory).returncode
-os.lseek(memory, int(sys.argv[1]), os.SEEK_SET)
-sys.stdout.buffer.write(open(memory, "rb").read())
-sys.exit(code)' "$1" "$program" unpack "$2" --layer model.layers.0.mlp.experts
-}
-raw() { "$program" unpack "$1" --layer "${3:-model.layers.1.mlp.experts}" --rank "$2"; }
 convert "$tiny" "$once/o" --backend marlin --engine vllm
 companion=generation_config.json
-marlin=(--backend marlin --engine vllm)
 
 test_source_again() {
   cp -r "$once/o" o
@@ -43,63 +30,6 @@ test_damaged_companion() {
     "$program" convert "$dir/unlike" "$dir/place/p" --backend triton-hopper --engine vllm
   expect 'before anything is written' 0 '' '' ls -A "$dir/place"
 }
-# --layer: the same raw layer out of every set, in every rank
-test_layer_of_every_backend() {
-  cp -r "$once/o" o
-  convert "$tiny" "$dir/ranks" "${marlin[@]}" --tp-size 2
-  raw "$dir/o" 0 >"$dir/raw-1-0"
-  raw "$dir/ranks" 0 >"$dir/raw-2-0"
-  raw "$dir/ranks" 1 >"$dir/raw-2-1"
-  expect 'ranks have different rows' 1 'differ' '' cmp "$dir/raw-2-0" "$dir/raw-2-1"
-  while read -r engine backend version; do
-    for size in 1 2; do
-      convert "$tiny" "$dir/s" --backend "$backend" --engine "$engine" --layout-version "$version" --tp-size $size --force
-      for ((rank = 0; rank < size; ++rank)); do
-        raw "$dir/s" $rank >"$dir/raw"
-        expect "rank $rank of $size of $backend $version of $engine" 0 '' '' cmp "$dir/raw-$size-$rank" "$dir/raw"
-      done
-    done
-  done <<'SETS'
-sglang marlin 1
-vllm marlin-fp8 1
-vllm triton-hopper a
-sglang triton-hopper c64
-vllm triton-blackwell 1
-vllm flashinfer-cutlass v2
-sglang flashinfer-cutlass v1
-vllm flashinfer-trtllm i128
-vllm deepgemm 1
-SETS
-}
-test_layer_of_an_added_set() {
-  cp -r "$once/o" o
-  raw "$dir/o" 0 >raw-1-0
-  prepare "$program" convert "$tiny" "$dir/o" --add --backend triton-hopper --engine vllm -q
-  "$program" unpack "$dir/o" --layer model.layers.1.mlp.experts --set 1 >"$dir/raw"
-  expect 'a set that was added' 0 '' '' cmp "$dir/raw-1-0" "$dir/raw"
-  expect 'a layer that is not there' 2 '' 'set 0 has no layer model.layers.9.mlp.experts of rank 0' raw "$dir/o" 0 model.layers.9.mlp.experts
-  expect 'a rank that is not there' 2 '' 'has no layer .* of rank 3' raw "$dir/o" 3
-  expect 'a set that is not there' 2 '' 'it has no set 7' "$program" unpack "$dir/o" --layer x --set 7
-  expect 'a layer and DEST' 2 '' 'excludes' "$program" unpack "$dir/o" "$dir/u" --layer x
-  expect 'neither' 2 '' 'DEST is required' "$program" unpack "$dir/o"
-  expect 'a layer and --json' 2 'without --json' '' "$program" unpack "$dir/o" --layer x --json
-}
-test_damaged_layer() {
-  convert "$tiny" "$dir/damaged" "${marlin[@]}"
-  put "$dir/damaged/packed/packed-00001.safetensors" 4096 '\377'
-  expect 'a damaged layer is not printed' 2 '' 'w13_weight: does not have the checksum in' raw "$dir/damaged" 0 model.layers.0.mlp.experts
-}
-test_layer_in_memory() {
-  convert "$tiny" ranks "${marlin[@]}" --tp-size 2
-  convert "$tiny" damaged "${marlin[@]}"
-  put damaged/packed/packed-00001.safetensors 4096 '\377'
-  raw ranks 0 model.layers.0.mlp.experts >raw
-  for begin in 0 3; do
-    in_memory $begin "$dir/ranks" >"$dir/memory"
-    expect "a layer in memory, from $begin" 0 '' '' cmp "$dir/raw" "$dir/memory"
-  done
-  expect 'a damaged layer in memory' 2 '' 'w13_weight: does not have the checksum in' in_memory 0 "$dir/damaged"
-}
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
 test_damaged_tensors() {
   cp -r "$once/o" o
@@ -122,6 +52,5 @@ test_lossy_sets() {
   convert "$dir/square" "$dir/lossy" --backend flashinfer-humming --engine vllm
   expect 'unpack of a lossy set' 2 '' "flashinfer-humming is lossy: the source's codes and scales are not in it" \
     "$program" unpack "$dir/lossy" "$dir/lossy-again"
-  expect 'a raw layer of a lossy set' 2 '' 'flashinfer-humming is lossy' raw "$dir/lossy" 0
 }
 run_cases

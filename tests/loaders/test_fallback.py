@@ -18,10 +18,10 @@ from packed_dir import Checkpoint, flip_canary
 from raw_layers import deepseek_layers, gpt_oss_layers, tensors_of
 from test_sglang import all_same
 from test_sglang import hooks as sglang_hooks
-from test_tool import PROGRAM, no_program
+from test_tool import PROGRAM
 from test_vllm import held, quantization
 
-UNPACK = {"MXFP4_PACK_FALLBACK": "unpack", "PATH": f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"}
+UNPACK = {"MXFP4_PACK_FALLBACK": "unpack"}
 SIZES = {"gpt-oss-20b": (96, 384), "deepseek-v4-flash": (256, 256)}
 
 
@@ -140,8 +140,6 @@ class Fallback(unittest.TestCase):
     def test_what_still_stops_a_start(self):
         out, checkpoint = self.checkpoint("vllm", "marlin", "gpt-oss-20b")
         flip_canary(out)
-        with mock.patch.dict(os.environ, UNPACK), no_program(), self.assertRaisesRegex(Refused, "needs the program"):
-            self.serve(out, checkpoint)
         with mock.patch.dict(os.environ, UNPACK | {"MXFP4_PACK_FALLBACK": "1"}), \
                 self.assertRaisesRegex(Refused, "MXFP4_PACK_FALLBACK is '1', it can only be unpack"):
             self.serve(out, checkpoint)

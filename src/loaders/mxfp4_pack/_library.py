@@ -1,8 +1,9 @@
-"""The functions of the C library: checksums, reads of files into memory, and packing of experts in the memory of a GPU or
-of the host."""
+"""The functions of the C library: checksums, reads of files into memory, layers as they were before packing, and packing of
+experts in the memory of a GPU or of the host."""
 
 import ctypes
 import os
+import weakref
 
 from ._entries import Refused
 from ._program import HERE
@@ -34,6 +35,9 @@ def library():
         found.mxfp4_pack_error.restype = ctypes.c_char_p
         found.mxfp4_pack_hash.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p)
         found.mxfp4_pack_close_set.argtypes = (ctypes.c_void_p,)
+        found.mxfp4_pack_free.argtypes, found.mxfp4_pack_free.restype = (ctypes.c_void_p,), None
+        found.mxfp4_pack_unpack_layer.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int,
+                                                  ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t))
         found.mxfp4_pack_pack_experts.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Expert), ctypes.c_size_t,
                                                   ctypes.c_int, ctypes.c_void_p)
         found.mxfp4_pack_open_reader.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
@@ -55,6 +59,16 @@ def check(found, status):
     """Raises the error of the library's last call in this thread."""
     if status:
         raise Refused(found.mxfp4_pack_error().decode())
+
+
+def unpacked_layer(directory, number, module, rank):
+    """The safetensors file of mxfp4_pack_unpack_layer(), a ctypes array that owns its memory."""
+    found, file, size = library(), ctypes.c_void_p(), ctypes.c_size_t()
+    check(found, found.mxfp4_pack_unpack_layer(os.fsencode(directory), number, module.encode(), rank, ctypes.byref(file),
+                                               ctypes.byref(size)))
+    data = (ctypes.c_char * size.value).from_address(file.value)
+    weakref.finalize(data, found.mxfp4_pack_free, file)
+    return data
 
 
 class Packer:

@@ -1,6 +1,6 @@
 """The program's commands as functions. Each function runs `mxfp4-pack COMMAND --json` and returns the printed object.
 mxfp4-pack(1) describes the objects and the options: `tp_size=2, force=True` is --tp-size 2 --force. Options that print
-something else (--help, unpack's --layer) are for the command line only.
+something else (--help, --version) are for the command line only.
 
 Ctrl-C ends the program as SIGTERM does, so that OUT never exists in a partial state. The program also ends if the
 calling Python ends or is killed. The program's messages go to the logger `mxfp4_pack`, with a line every 30 seconds that
@@ -21,7 +21,7 @@ from .manifest import Manifest, read_manifest
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Option = str | int | float | bool | list | tuple | None
 DONE, NO = 0, 1  # exit codes with a result
-OTHERS = ("help", "version", "json", "layer")  # options that are not for functions
+OTHERS = ("help", "version", "json")  # options that are not for functions
 LEVELS = {"warning: ": logging.WARNING, "error: ": logging.ERROR}  # by how a message begins
 logger = logging.getLogger(__package__)
 

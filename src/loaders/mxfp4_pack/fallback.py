@@ -1,20 +1,17 @@
 """MXFP4_PACK_FALLBACK=unpack: if a set does not fit the engine, the engine gets the unpacked experts and converts them.
 
-The program unpacks one layer at a time into memory (`mxfp4-pack unpack OUT --layer`), so that only the program has
-layouts.
+The C library unpacks one layer at a time, so that only it and the program have layouts.
 """
 
 import json
 import logging
-import mmap
 import os
-import subprocess
 from typing import Any
 
 import torch
 
 from ._entries import Misfit, Refused
-from ._program import environment, program
+from ._library import unpacked_layer
 
 VARIABLE = "MXFP4_PACK_FALLBACK"
 OFFER = f"Or set {VARIABLE}=unpack: mxfp4-pack unpacks the experts at every start, and the engine converts them"
@@ -45,27 +42,11 @@ def fall_back(set_: Any, misfit: Misfit, logger: logging.Logger) -> None:
                        misfit)
 
 
-def needed_program():
-    if found := program():
-        return found
-    raise Refused(f"{VARIABLE} needs the program mxfp4-pack of these loaders: put it on the PATH")
-
-
 class UnpackedLayer:
     """A layer's experts before any conversion, without the engine's pads: `tensors` {(role, part): tensor}."""
 
     def __init__(self, set_, entries):
-        module = module_of(entries)
-        memory = os.memfd_create("mxfp4-pack")
-        try:
-            command = [needed_program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
-                       str(set_.rank), "--device", "cpu", "-q"]
-            done = subprocess.run(command, stdout=memory, stderr=subprocess.PIPE, text=True, env=environment())
-            if done.returncode != 0:
-                raise Refused(f"{set_.directory}: {module}: {done.stderr.strip() or f'exit code {done.returncode}'}")
-            data = mmap.mmap(memory, 0)
-        finally:
-            os.close(memory)
+        data = unpacked_layer(set_.directory, set_.number, module_of(entries), set_.rank)
         length = int.from_bytes(data[:8], "little")
         header = json.loads(data[8:8 + length])
         self.pairs = header["__metadata__"]["w13_rows"] == "pairs"
