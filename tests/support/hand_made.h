@@ -5,6 +5,7 @@
 
 #include "src/backends/backend.h"
 #include "src/models/model.h"
+#include "tests/support/make_checkpoint.h"
 #include "tests/support/program.h"
 
 namespace mxfp4 {
@@ -14,51 +15,39 @@ inline Model recognise_dir(const std::string& dir, Problems& problems, const Mod
   return recognise(ck, options, problems);
 }
 
-/// A checkpoint of one file written by hand.
+/// A checkpoint of one file in a directory.
 class HandMade {
  public:
-  HandMade(std::string dir, Json config) : dir_(std::move(dir)), config_(std::move(config)) {}
+  HandMade(std::string dir, Json config) : dir_(std::move(dir)) {
+    made_.config = std::move(config), made_.index = "none";
+  }
   void add(const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
-    const int64_t bytes = tensor_bytes(dtype, shape);
-    tensors_.push_back({name, dtype, std::move(shape), 0, int64_t(data_.size()), bytes});
-    for (int64_t i = 0; i < bytes; ++i) data_.push_back(char(100 + (i * 7 + int64_t(tensors_.size())) % 50));
+    const int first = 60 + int(made_.tensors().size());
+    made_.tensors()[name] = make_tensor(dtype, std::move(shape), first, 50);
   }
   /// Writes the checkpoint and reads it back.
   Model model(Problems& problems, const ModelOptions& options = {}) {
     write();
     return recognise_dir(dir_, problems, options);
   }
-  void write() const {
-    std::filesystem::create_directories(dir_);
-    write_text(dir_ + "/model.safetensors", write_header(tensors_, {{"format", "pt"}}, 8) + data_);
-    write_text(dir_ + "/config.json", config_.dump());
-  }
+  void write() const { made_.write(dir_); }
 
  private:
-  std::string dir_, data_;
-  Json config_;
-  std::vector<Tensor> tensors_;
+  std::string dir_;
+  MadeCheckpoint made_;
 };
 
-/// How a family stores a projection: the names and dtypes of its codes and scales.
-struct StoredAs {
-  std::string codes, scales;
-  Dtype code = Dtype::U8, scale = Dtype::U8;
-};
-
-/// Adds two experts (hidden 64, intermediate 32) with a family's names.
-inline void add_experts(HandMade& ck, const std::string& module, const std::array<const char*, 3>& proj,
-                        const StoredAs& as) {
+/// Adds two experts (hidden 64, intermediate 32).
+inline void add_experts(HandMade& ck, const std::string& module, const std::string& codes) {
   for (int e = 0; e < 2; ++e)
-    for (int p = 0; p < 3; ++p) {
-      const std::string stem = fmt::format("{}.{}.{}.", module, e, proj[size_t(p)]);
-      const int64_t n = p == 2 ? 64 : 32, k = p == 2 ? 32 : 64;
-      ck.add(stem + as.codes, as.code, {n, as.code == Dtype::U8 || as.code == Dtype::I8 ? k / 2 : k});
-      ck.add(stem + as.scales, as.scale, {n, k / 32});
+    for (const char* proj : {"gate_proj", "up_proj", "down_proj"}) {
+      const std::string stem = fmt::format("{}.{}.{}.", module, e, proj);
+      const bool down = *proj == 'd';
+      const int64_t n = down ? 64 : 32, k = down ? 32 : 64;
+      ck.add(stem + codes, Dtype::U8, {n, k / 2});
+      ck.add(stem + "weight_scale", Dtype::U8, {n, k / 32});
     }
 }
-
-inline constexpr std::array<const char*, 3> long_names = {"gate_proj", "up_proj", "down_proj"};
 
 inline std::string first_error(const Problems& p) { return p.any() ? p.errors().front() : ""; }
 

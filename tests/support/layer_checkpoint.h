@@ -1,11 +1,10 @@
 // A checkpoint of one layer with the tensors `in.*` of a golden layer, under its family's names.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
-#include "src/base/json.h"
 #include "tests/support/golden.h"
+#include "tests/support/make_checkpoint.h"
 
 namespace mxfp4 {
 
@@ -18,17 +17,15 @@ class LayerCheckpoint {
     intermediate_ = w13.shape[1] / 2;
     hidden_ = w13.shape[2] * 2;
     golden.metadata("w13_rows") == "pairs" ? add_gpt_oss() : add_deepseek();
-    std::filesystem::create_directories(dir);
-    write_text(dir + "/model.safetensors", write_header(tensors_, {{"format", "pt"}}, 8) + data_);
-    write_text(dir + "/config.json", config_.dump(1));
+    made_.index = "none";
+    made_.write(dir);
   }
   /// The experts' module: packed tensors are named MODULE.PARAMETER.
   const std::string& module() const { return module_; }
 
  private:
   void add(const std::string& name, Dtype dtype, std::vector<int64_t> shape, std::span<const uint8_t> bytes) {
-    tensors_.push_back({name, dtype, std::move(shape), 0, int64_t(data_.size()), int64_t(bytes.size())});
-    data_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    made_.tensors()[name] = {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
   }
   std::span<const uint8_t> in(const std::string& name) const { return golden_.bytes(*golden_.find("in." + name)); }
 
@@ -42,13 +39,13 @@ class LayerCheckpoint {
     add(module_ + ".down_proj_scales", Dtype::U8, {e, h, i / 32}, in("w2_scale"));
     add(module_ + ".down_proj_bias", Dtype::BF16, {e, h}, in("w2_bias"));
     add_router("model.layers.0.mlp.router.weight");
-    config_ = {{"model_type", "gpt_oss"},
-               {"hidden_size", h},
-               {"intermediate_size", i},
-               {"num_local_experts", e},
-               {"num_experts_per_tok", 2},
-               {"swiglu_limit", 7.0},
-               {"quantization_config", {{"quant_method", "mxfp4"}}}};
+    made_.config = {{"model_type", "gpt_oss"},
+                    {"hidden_size", h},
+                    {"intermediate_size", i},
+                    {"num_local_experts", e},
+                    {"num_experts_per_tok", 2},
+                    {"swiglu_limit", 7.0},
+                    {"quantization_config", {{"quant_method", "mxfp4"}}}};
   }
 
   void add_deepseek() {
@@ -59,7 +56,7 @@ class LayerCheckpoint {
       add_projection(e, "w2", "w2", 0);
     }
     add_router("layers.0.ffn.gate.weight");
-    config_ = {
+    made_.config = {
         {"model_type", "deepseek_v4"},  {"hidden_size", hidden_},   {"moe_intermediate_size", intermediate_},
         {"n_routed_experts", experts_}, {"num_experts_per_tok", 2}, {"swiglu_limit", 10.0},
         {"routed_scaling_factor", 1.5}, {"expert_dtype", "fp4"},    {"quantization_config", {{"quant_method", "fp8"}}}};
@@ -84,9 +81,8 @@ class LayerCheckpoint {
 
   const Golden& golden_;
   int64_t experts_, hidden_, intermediate_;
-  std::string module_, data_;
-  std::vector<Tensor> tensors_;
-  Json config_;
+  std::string module_;
+  MadeCheckpoint made_;
 };
 
 }  // namespace mxfp4

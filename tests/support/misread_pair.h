@@ -60,7 +60,7 @@ class MisreadPair {
   /// Changes every tensor of checkpoint `in` ("wrong" or "right") whose name ends with `suffix`.
   template <class Change>
   void spoil(const std::string& suffix, Change change, const std::string& in = "wrong") {
-    const std::string path = dir_ / in + "/model.safetensors";
+    const std::string path = dir_ / in + "/model-1.safetensors";
     std::string text = read_text(path, 1 << 28);
     Problems problems;
     int found = 0;
@@ -74,7 +74,7 @@ class MisreadPair {
   }
   /// Exchanges two names of equal length in the misunderstood checkpoint's header.
   void swap_names(const std::string& a, const std::string& b) {
-    const std::string path = dir_ / "wrong/model.safetensors";
+    const std::string path = dir_ / "wrong/model-1.safetensors";
     std::string text = read_text(path, 1 << 28);
     for (size_t at = 8; at < data_begin(text); ++at) {
       if (text.compare(at, a.size(), a) == 0)

@@ -143,7 +143,7 @@ TEST_CASE("ModelOpt says what it is beside the config, or nowhere") {
        {Json{{"model_type", "x"}}, Json{{"model_type", "x"}, {"quantization_config", {{"quant_algo", "mxfp4"}}}}}) {
     const TempDir dir;
     HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.3.mlp.experts", long_names, {"weight", "weight_scale"});
+    add_experts(ck, "model.layers.3.mlp.experts", "weight");
     ck.add("model.layers.3.mlp.gate.weight", Dtype::BF16, {2, 64});
     Problems problems;
     CHECK(ck.model(problems).family == "modelopt");
@@ -268,7 +268,7 @@ TEST_CASE("ModelOpt's separate file is read where the config says nothing, and m
   const auto first = [](const Json& algorithm, const Json& config) {
     const TempDir dir;
     HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.3.mlp.experts", long_names, {"weight", "weight_scale"});
+    add_experts(ck, "model.layers.3.mlp.experts", "weight");
     ck.add("model.layers.3.mlp.gate.weight", Dtype::BF16, {2, 64});
     ck.write();
     write_text(dir / "in/hf_quant_config.json",

@@ -9,14 +9,12 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
   Problems problems;
   const Checkpoint ck = open_checkpoint(tiny_gpt_oss, problems);
   const ShardReader reader(ck);
-  std::vector<Tensor> tensors;
-  std::string data;
+  MadeCheckpoint made;
   const auto put = [&](const std::string& name, const Tensor& from, std::vector<int64_t> shape, int64_t expert,
                        int64_t experts) {
-    std::string bytes(size_t(from.bytes / experts), 0);
-    reader.read({&from, expert * int64_t(bytes.size()), int64_t(bytes.size())}, bytes.data());
-    tensors.push_back({name, from.dtype, std::move(shape), 0, int64_t(data.size()), int64_t(bytes.size())});
-    data += bytes;
+    const int64_t bytes = from.bytes / experts;
+    MadeTensor& t = made.tensors()[name] = {from.dtype, std::move(shape), std::string(size_t(bytes), 0)};
+    reader.read({&from, expert * bytes, bytes}, t.data.data());
   };
   for (const Tensor& t : ck.tensors) {
     const size_t at = t.name.find("_proj_");
@@ -34,12 +32,10 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
                                          : "bias"),
           t, part == "bias" ? std::vector<int64_t>{n} : std::vector<int64_t>{n, t.bytes / e / n}, i, e);
   }
-  Json config = ck.config;
-  config["quantization_config"] = {{"quant_method", "quark"},
-                                   {"global_quant_config", {{"weight", {{"dtype", "fp4"}}}}}};
-  std::filesystem::create_directories(dir / "in");
-  write_text(dir / "in/model.safetensors", write_header(tensors, {{"format", "pt"}}, 8) + data);
-  write_text(dir / "in/config.json", config.dump());
+  made.config = ck.config;
+  made.config["quantization_config"] = {{"quant_method", "quark"},
+                                        {"global_quant_config", {{"weight", {{"dtype", "fp4"}}}}}};
+  made.write(dir / "in");
   for (const char* engine : {"vllm", "sglang"}) {
     CHECK(convert_with(find_backend("marlin", engine, ""), dir / "in", dir / engine) == "");
     convert(conversion(tiny_gpt_oss, dir / ("usual-" + std::string(engine)), engine));
@@ -58,11 +54,10 @@ void write_mlx(const std::string& dir, const std::string& switch_mlp, const char
   Problems problems;
   const Checkpoint ck = open_checkpoint(tiny_gpt_oss, problems);
   const ShardReader reader(ck);
-  std::vector<Tensor> tensors;
-  std::string data;
+  MadeCheckpoint made;
+  made.metadata = {{"format", "mlx"}};
   const auto put = [&](const std::string& name, Dtype dtype, std::vector<int64_t> shape, const std::string& bytes) {
-    tensors.push_back({name, dtype, std::move(shape), 0, int64_t(data.size()), int64_t(bytes.size())});
-    data += bytes;
+    made.tensors()[name] = {dtype, std::move(shape), bytes};
   };
   for (const Tensor& t : ck.tensors) {
     std::string bytes(size_t(t.bytes), 0);
@@ -87,11 +82,9 @@ void write_mlx(const std::string& dir, const std::string& switch_mlp, const char
   }
   put("model.embed_tokens.scales", Dtype::BF16, {1}, "..");
   put("lm_head_like.weight", Dtype::U32, {1, 1}, "....");
-  Json config = ck.config;
-  config["quantization"] = config["quantization_config"] = {{"group_size", 32}, {"bits", 4}, {"mode", mode}};
-  std::filesystem::create_directories(dir);
-  write_text(dir + "/model.safetensors", write_header(tensors, {{"format", "mlx"}}, 8) + data);
-  write_text(dir + "/config.json", config.dump());
+  made.config = ck.config;
+  made.config["quantization"] = made.config["quantization_config"] = {{"group_size", 32}, {"bits", 4}, {"mode", mode}};
+  made.write(dir);
 }
 
 }  // namespace

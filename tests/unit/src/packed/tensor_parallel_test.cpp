@@ -73,12 +73,12 @@ TEST_CASE("each expert's bytes are independent of the others") {
   const Golden golden("layer_gpt_oss.safetensors");
   const LayerCheckpoint source(golden, dir / "in");
   convert(conversion(dir / "in", dir / "out", "vllm"));
-  auto bytes = read_text(dir / "in/model.safetensors", 1 << 26);
+  auto bytes = read_text(dir / "in/model-1.safetensors", 1 << 26);
   Problems problems;
-  for (const Tensor& t : read_header(dir / "in/model.safetensors", "in", problems).tensors)
+  for (const Tensor& t : read_header(dir / "in/model-1.safetensors", "in", problems).tensors)
     if (t.shape.size() > 1 && t.name.find("router") == t.name.npos)  // change expert 0 everywhere
       for (int64_t i = 0; i < t.bytes / t.shape[0]; ++i) bytes[size_t(t.offset + i)] ^= 1;
-  write_text(dir / "in/model.safetensors", bytes);
+  write_text(dir / "in/model-1.safetensors", bytes);
   convert(conversion(dir / "in", dir / "changed", "vllm"));
   const auto before = tensors_of(dir / "out"), after = tensors_of(dir / "changed");
   for (const auto& [name, a] : before) {
