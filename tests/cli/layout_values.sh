@@ -15,12 +15,6 @@ with open(path, "r+b") as f:
     f.write(bytes([byte]))
 PYTHON
 }
-# A file that is refused; layout_file_test.cpp has the others.
-refused() { # NAME MESSAGE CHANGE
-  layout bad.json 64 "$3"
-  expect "$1" 2 '' "$2" "$program" convert "$ckpt" "$dir/nothing" --layout "$dir/bad.json"
-  expect "$1: nothing is written" 0 '' '' [ ! -e "$dir/nothing" ]
-}
 ckpt=$root/testdata/tiny/deepseek-v4
 
 # A plain form of hidden 128 and intermediate 64, or of 128 and 32. It stores w2's scales as F32 with a pad of 1.0 in
@@ -162,9 +156,5 @@ test_place_of_damage() {
     "$program" unpack "$dir/bad" "$dir/no"
   prepare damage w2_scales 8 1
   expect 'a pad' 1 'w2_scales: expert 0: 1 pad byte is wrong, the first in row 0, byte 8: 0x01, 0x00 expected' '' "$program" verify "$dir/bad"
-}
-test_refused_files() {
-  refused 'values that a version does not have' 'values of w2_scales: version 2 of the format has none; use version 3' \
-    'd["mxfp4_pack_layout"] = 2; twice["modes"].pop(1); twice["shape"][0] //= 2; codes["modes"].pop(); codes["shape"].pop(0); scales["pad"]["column"] = 0'
 }
 run_cases

@@ -10,13 +10,13 @@ from unittest import mock
 
 import torch
 
-from canary_cases import Canaries
 from mxfp4_pack import Refused
 from packed_dir import Checkpoint, merged, random_layer, write_manifest
+from refusal_cases import Refusals
 from sglang_case import LAYER, SglangCase, all_same, arguments, deepseek, gpt_oss, hooks, sglang
 
 
-class Sglang(Canaries, SglangCase):
+class Sglang(Refusals, SglangCase):
     make = staticmethod(gpt_oss)
 
     def test_every_backend_and_family(self):
@@ -178,19 +178,9 @@ class Sglang(Canaries, SglangCase):
         self.refuses("no packed experts of model layer 7", checkpoint, [("model.layers.7.mlp.experts", 7)])
 
     def test_other_manifests_are_refused(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        path = os.path.join(self.directory, "mxfp4-pack.json")
-        with open(path) as file:
-            good = file.read()
-        for change, message in (
-                (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
-                (lambda m: m["sets"][0].update(backend="vllm-cpu"), "no loader for experts packed for backend vllm-cpu")):
-            manifest = json.loads(good)
-            change(manifest)
-            write_manifest(self.directory, manifest)
-            with self.subTest(message=message):
-                self.refuses(message, checkpoint)
+        self.refuse_manifests((
+            (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
+            (lambda m: m["sets"][0].update(backend="vllm-cpu"), "no loader for experts packed for backend vllm-cpu")))
 
     def test_arguments_that_are_completed_in_resolve_once(self):
         gpt_oss("marlin").write(self.directory)

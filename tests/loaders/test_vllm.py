@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 import packed_dir
 import vllm_stand_in as vllm
-from canary_cases import Canaries
 from golden import same
 from mxfp4_pack import Manifest, Refused
 from packed_dir import Checkpoint, merged, random_layer, read_whole, write_manifest
+from refusal_cases import Refusals
 
 vllm.install()
 import mxfp4_pack.vllm  # noqa: E402
@@ -47,7 +47,7 @@ def held(layer, key):
     return thing.data
 
 
-class Vllm(Canaries, unittest.TestCase):
+class Vllm(Refusals, unittest.TestCase):
     make = staticmethod(gpt_oss)
 
     def setUp(self):
@@ -300,25 +300,15 @@ class Vllm(Canaries, unittest.TestCase):
         self.refuses("no packed experts", checkpoint, [GPT.format(7)])
 
     def test_other_manifests_are_refused(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        path = os.path.join(self.directory, "mxfp4-pack.json")
-        with open(path) as file:
-            good = file.read()
-        for change, message in (
-                (lambda m: m.update(format_version=4), "format_version is 4, this loader reads 3"),
-                (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
-                (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
-                (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
-                (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
-                (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"), "no loader for experts packed for backend flashinfer-cutedsl")):
-            manifest = json.loads(good)
-            change(manifest)
-            write_manifest(self.directory, manifest)
-            with self.subTest(message=message):
-                self.refuses(message, checkpoint)
-        os.remove(path)
-        self.refuses("mxfp4-pack.json is missing", checkpoint)
+        self.refuse_manifests((
+            (lambda m: m.update(format_version=4), "format_version is 4, this loader reads 3"),
+            (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
+            (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
+            (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
+            (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
+            (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"), "no loader for experts packed for backend flashinfer-cutedsl")))
+        os.remove(os.path.join(self.directory, "mxfp4-pack.json"))
+        self.refuses("mxfp4-pack.json is missing")
 
     def test_a_set_environment_variable_is_refused(self):
         with mock.patch.dict(os.environ, MXFP4_PACK_TEST_VARIABLE="fp8"):

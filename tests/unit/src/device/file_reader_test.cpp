@@ -53,13 +53,15 @@ struct SlowUpload : LateUpload {
   }
 };
 
-/// Records the lengths of the copies.
+/// Records the lengths of the copies of all threads.
 struct CountingUpload : LateUpload {
-  explicit CountingUpload(std::vector<int64_t>& lengths) : lengths(lengths) {}
+  CountingUpload(std::mutex& m, std::vector<int64_t>& l) : mutex(m), lengths(l) {}
   void copy(int i, uint8_t* target, int64_t count) override {
+    const std::lock_guard lock(mutex);
     lengths.push_back(count);
     LateUpload::copy(i, target, count);
   }
+  std::mutex& mutex;
   std::vector<int64_t>& lengths;
 };
 
@@ -124,8 +126,9 @@ TEST_CASE("a part is read in pieces that end where the file's blocks end") {
   std::vector<uint8_t> target(file_bytes - 5);
   XXH128_canonical_t hash;
   for (uint8_t* const digest : {static_cast<uint8_t*>(nullptr), hash.digest}) {
+    std::mutex mutex;
     std::vector<int64_t> lengths;
-    FileReader reader(1, [&] { return std::make_unique<CountingUpload>(lengths); });
+    FileReader reader(1, [&] { return std::make_unique<CountingUpload>(mutex, lengths); });
     reader.finish(reader.begin({{dir / "file", 5, file_bytes - 5, target.data(), digest}}));
     CHECK(lengths == std::vector<int64_t>{FileReader::piece - 5, FileReader::piece, FileReader::piece, 777});
     CHECK(std::equal(target.begin(), target.end(), data.begin() + 5));
@@ -140,17 +143,7 @@ TEST_CASE("pieces are half as long if there are threads for several processes") 
     std::vector<uint8_t> target(file_bytes);
     std::mutex mutex;
     std::vector<int64_t> lengths;
-    struct Recording final : LateUpload {
-      Recording(std::mutex& m, std::vector<int64_t>& l) : mutex(m), lengths(l) {}
-      void copy(int i, uint8_t* to_, int64_t count) override {
-        const std::lock_guard lock(mutex);
-        lengths.push_back(count);
-        LateUpload::copy(i, to_, count);
-      }
-      std::mutex& mutex;
-      std::vector<int64_t>& lengths;
-    };
-    FileReader reader(threads, [&] { return std::make_unique<Recording>(mutex, lengths); });
+    FileReader reader(threads, [&] { return std::make_unique<CountingUpload>(mutex, lengths); });
     reader.finish(reader.begin({{dir / "file", 0, file_bytes, target.data()}}));
     CHECK(lengths.size() == (several ? 7 : 4));
     CHECK(*std::max_element(lengths.begin(), lengths.end()) == (several ? 2 << 20 : 4 << 20));

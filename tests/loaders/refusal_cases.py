@@ -1,12 +1,15 @@
-"""Canaries that do not fit, for the loaders of both engines."""
+"""Canaries and manifests that the loaders of both engines refuse."""
 
+import json
 import os
 
 import torch
 from safetensors.torch import load_file, save_file
 
+from packed_dir import write_manifest
 
-class Canaries:
+
+class Refusals:
     """Of a test case with `directory` and refuses(). make(backend): a checkpoint for its engine."""
 
     def written(self):
@@ -36,3 +39,15 @@ class Canaries:
         del tensors["in.w2_scale"]
         save_file(tensors, path)
         self.refuses("its converter fails on the canary", checkpoint)
+
+    def refuse_manifests(self, changes):
+        """changes: (change of a manifest, message) each"""
+        checkpoint, _ = self.written()
+        with open(os.path.join(self.directory, "mxfp4-pack.json")) as file:
+            good = file.read()
+        for change, message in changes:
+            manifest = json.loads(good)
+            change(manifest)
+            write_manifest(self.directory, manifest)
+            with self.subTest(message=message):
+                self.refuses(message, checkpoint)
