@@ -157,8 +157,7 @@ void add_clean(CLI::App& root, Common& common, Run& run) {
 had renamed.
 Links and files of others stay.)"},
       o.remove);
-  add_common(app, common);
-  app->callback([&] { run = [&] { return clean(o, common.json); }; });
+  add_common(app, common, run, [&] { return clean(o, common.json); });
 }
 
 }  // namespace mxfp4::cli

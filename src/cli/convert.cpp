@@ -19,19 +19,16 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   add_conversion(app, o);
   static PartOptions part;
   add_part(app, part, {"--dry-run", "--published"});
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      o.json = common.json;
-      o.part = part.number();
-      const ConvertOptions whole = settled(o);
-      Json result = convert(whole);
-      if (part.merge)
-        result["merged"] =
-            merge_if_whole({.out = whole.out, .threads = whole.threads, .device = whole.device, .json = common.json});
-      if (common.json && !o.dry_run) print_out("{}\n", one_line(result));
-      return 0;
-    };
+  add_common(app, common, run, [&] {
+    o.json = common.json;
+    o.part = part.number();
+    const ConvertOptions whole = settled(o);
+    Json result = convert(whole);
+    if (part.merge)
+      result["merged"] =
+          merge_if_whole({.out = whole.out, .threads = whole.threads, .device = whole.device, .json = common.json});
+    if (common.json && !o.dry_run) print_out("{}\n", one_line(result));
+    return 0;
   });
 }
 

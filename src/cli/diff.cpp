@@ -22,12 +22,9 @@ void add_diff(CLI::App& root, Common& common, Run& run) {
        .manual = "Compare only this tensor-parallel rank [all; for a live state 0]."},
       o.rank)
       ->check(range(0, 1023));
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      o.json = common.json;
-      return diff(o) ? 0 : 1;
-    };
+  add_common(app, common, run, [&] {
+    o.json = common.json;
+    return diff(o) ? 0 : 1;
   });
 }
 

@@ -15,13 +15,10 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
   app->add_option("CKPT", o.checkpoint, "Checkpoint directory, or an output of convert")->required()->type_name("");
   add_gate_up(app, o.model);
   add_follow_links(app, o.links);
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      o.json = common.json;
-      o.checkpoint = checkpoint_path(o.checkpoint);
-      return inspect(o) ? 0 : 2;
-    };
+  add_common(app, common, run, [&] {
+    o.json = common.json;
+    o.checkpoint = checkpoint_path(o.checkpoint);
+    return inspect(o) ? 0 : 2;
   });
 }
 

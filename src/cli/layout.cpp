@@ -48,19 +48,16 @@ ranks [1].)"},
   backend->needs(engine)->needs(model);
   engine->needs(backend);
   model->needs(backend);
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      o.json = common.json;
-      if (!o.engine.empty()) {
-        const EngineRequest engine = read_engine(o.engine);
-        o.engine = engine.name;
-        o.engine_version = engine.version;
-      }
-      if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
-      layout(o);
-      return 0;
-    };
+  add_common(app, common, run, [&] {
+    o.json = common.json;
+    if (!o.engine.empty()) {
+      const EngineRequest engine = read_engine(o.engine);
+      o.engine = engine.name;
+      o.engine_version = engine.version;
+    }
+    if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
+    layout(o);
+    return 0;
   });
 }
 

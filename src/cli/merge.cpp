@@ -41,12 +41,9 @@ has no parts, compare it with its checksums.)"},
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      o.json = common.json;
-      return merge_parts(o);
-    };
+  add_common(app, common, run, [&] {
+    o.json = common.json;
+    return merge_parts(o);
   });
 }
 

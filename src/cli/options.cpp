@@ -34,7 +34,8 @@ CLI::Validator one_of(std::vector<std::string> values) {
   return CLI::Validator([values](std::string& text) { return unless_one_of(text, values); }, "");
 }
 
-void add_common(CLI::App* app, Common& common) {
+void add_common(CLI::App* app, Common& common, Run& run, Run command) {
+  app->callback([&run, command = std::move(command)] { run = command; });
   app->option_defaults()->group("General");
   add(app,
       {.name = "--json",

@@ -57,7 +57,8 @@ CLI::Validator range(T low, T high) {
   return CLI::Validator(check, "");
 }
 
-void add_common(CLI::App* app, Common& common);
+/// `command` becomes `run` if the subcommand is chosen.
+void add_common(CLI::App* app, Common& common, Run& run, Run command);
 void add_gate_up(CLI::App* app, ModelOptions& model);
 void add_follow_links(CLI::App* app, Links& links);
 void add_threads(CLI::App* app, int& threads);

@@ -47,28 +47,25 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
       o.sizes.tiny);
   add_seed(app, o.seed);
   add_threads(app, o.threads);
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      std::unique_ptr<Progress> progress;
-      int64_t before = 0;
-      o.progress = [&](int64_t done, int64_t total) {
-        throw_if_interrupted();
-        if (!progress) progress = std::make_unique<Progress>("writing", total);
-        progress->add(done - before);
-        before = done;
-      };
-      const auto begin = std::chrono::steady_clock::now();
-      synth(o);
-      const double seconds = seconds_since(begin);
-      progress.reset();
-      if (common.json)
-        print_out("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
-      else
-        note(fmt::format("{}: {} at random, seed {}, in {} ({})", o.dest, human_bytes(before), o.seed,
-                         human_seconds(seconds), human_rate(before, seconds)));
-      return 0;
+  add_common(app, common, run, [&] {
+    std::unique_ptr<Progress> progress;
+    int64_t before = 0;
+    o.progress = [&](int64_t done, int64_t total) {
+      throw_if_interrupted();
+      if (!progress) progress = std::make_unique<Progress>("writing", total);
+      progress->add(done - before);
+      before = done;
     };
+    const auto begin = std::chrono::steady_clock::now();
+    synth(o);
+    const double seconds = seconds_since(begin);
+    progress.reset();
+    if (common.json)
+      print_out("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
+    else
+      note(fmt::format("{}: {} at random, seed {}, in {} ({})", o.dest, human_bytes(before), o.seed,
+                       human_seconds(seconds), human_rate(before, seconds)));
+    return 0;
   });
 }
 

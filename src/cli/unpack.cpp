@@ -17,14 +17,11 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
-  add_common(app, common);
-  app->callback([&] {
-    run = [&] {
-      o.json = common.json;
-      const Json result = unpack(o);
-      if (o.json) print_out("{}\n", one_line(result));
-      return 0;
-    };
+  add_common(app, common, run, [&] {
+    o.json = common.json;
+    const Json result = unpack(o);
+    if (o.json) print_out("{}\n", one_line(result));
+    return 0;
   });
 }
 

@@ -173,15 +173,12 @@ lists what a level cannot see.)"},
   add_threads(app, o.threads);
   add_device(app, o.device);
   add_page_cache(app, o.page_cache);
-  add_common(app, common);
-  app->callback([&, kernels] {
-    run = [&, kernels] {
-      o.json = common.json;
-      if (!part.empty()) o.part = read_part(part);
-      kernels.check(o);
-      if (!o.source.empty()) o.source = checkpoint_path(o.source);
-      return verify(o) ? 0 : 1;
-    };
+  add_common(app, common, run, [&, kernels] {
+    o.json = common.json;
+    if (!part.empty()) o.part = read_part(part);
+    kernels.check(o);
+    if (!o.source.empty()) o.source = checkpoint_path(o.source);
+    return verify(o) ? 0 : 1;
   });
 }
 
