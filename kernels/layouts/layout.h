@@ -86,14 +86,6 @@ MXFP4_HD constexpr uint32_t permute(uint32_t word) {
   return out;
 }
 
-/// The inverse of permute().
-template <class L>
-MXFP4_HD constexpr uint32_t unpermute(uint32_t word) {
-  uint32_t out = 0;
-  for (int i = 0; i < 32; ++i) out |= (word >> i & 1u) << L::bit(i);
-  return out;
-}
-
 namespace detail {
 
 template <class L>
