@@ -101,6 +101,10 @@ class BlocksOnHost final : public Device {
     require(int64_t(plan().block_count) * plan().slot_count * plan().cols == storage_.n * storage_.b, "lost bytes");
     for (uint32_t i = 0; i < plan().slot_count * plan().across; ++i)
       require(plan().slot_of(i) == i / plan().across, "a chunk of another slot");
+    for (const PlanGroup& group : plan_->groups)
+      for (int j = 0; j < plan().together; ++j)
+        require(((group.base + plan().base[j]) & ~PlanGroup::swapped) < plan().shared_bytes,
+                "a group leaves the block");
   }
 
   template <class Use>

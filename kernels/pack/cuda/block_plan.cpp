@@ -135,6 +135,7 @@ class Planner {
   void take_together() {
     plan_.together = plan_.is_planar() ? BlockPlan::most_together : 1;
     if (plan_.is_planar()) return;
+    plan_.part[0] = plan_.base[0] = 0;  // value 0 of a list may have another place
     int64_t least = idle_threads(of_groups());
     Digits best;
     for (int wanted = 2; wanted <= BlockPlan::most_together; ++wanted)
