@@ -160,6 +160,12 @@ std::string refusal(const Backend& b, const Model& model, const MoeLayer& layer,
   return b.refuse ? b.refuse(model, rank_share(layer, tp_size)) : "";
 }
 
+std::string share_refusal(const Backend& b, const MoeLayer& layer, int tp_size) {
+  if (!b.needs_whole_groups || layer.intermediate % (int64_t(tp_size) * group) == 0) return {};
+  return fmt::format("intermediate {} is {:g} rows on each of {} ranks, a multiple of {} is needed", layer.intermediate,
+                     double(layer.intermediate) / tp_size, tp_size, group);
+}
+
 Shape matrix_size(Role role, LayerSize size) {
   return role == Role::w13 ? Shape{2 * size.intermediate, size.hidden} : Shape{size.hidden, size.intermediate};
 }

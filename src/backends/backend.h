@@ -101,7 +101,8 @@ struct Backend {
   /// If no layout version is requested, this form is chosen only up to this number of tensor-parallel ranks. 0: no
   /// limit.
   int most_ranks = 0;
-  bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
+  bool needs_whole_groups = false;  // the engine refuses ranks whose equal shares are no whole groups
+  bool first_scale_pads = false;    // pads of rewritten scales are the expert's first
   /// For a backend from a layout file: the file's JSON on one line, and the only supported size on a rank.
   std::string layout_file = {};
   LayerSize only = {};
@@ -136,6 +137,10 @@ LayerSize rank_share(const MoeLayer& layer, int tp_size);
 
 /// The reason why the engine cannot serve a layer on `tp_size` ranks; empty if it can.
 std::string refusal(const Backend& backend, const Model& model, const MoeLayer& layer, int tp_size);
+
+/// The reason why the engine refuses the ranks' shares of a layer; empty if it does not. A new set is then refused. An
+/// output that has such a set is read.
+std::string share_refusal(const Backend& backend, const MoeLayer& layer, int tp_size);
 
 /// Rows and columns of a role's matrix.
 Shape matrix_size(Role role, LayerSize size);

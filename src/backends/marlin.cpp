@@ -76,6 +76,7 @@ Backend sglang_marlin() {
   b.tested = "converter bytes equal (main of 2026-08-16)";
   b.requires_ = {{"moe_runner_backend", "marlin"}};
   b.halves = true;
+  b.needs_whole_groups = true;  // check_moe_marlin_supports_layer, in each of these releases
   return b;
 }
 

@@ -42,7 +42,7 @@ std::vector<int> tp_sizes(const Model& model) {
 int gpus_needed(const Backend& backend, const Model& model, const Load& load) {
   for (const int size : tp_sizes(model))
     if (is_enough(load, size) && std::all_of(model.layers.begin(), model.layers.end(), [&](const MoeLayer& layer) {
-          return refusal(backend, model, layer, size).empty();
+          return refusal(backend, model, layer, size).empty() && share_refusal(backend, layer, size).empty();
         }))
       return size;
   return 0;

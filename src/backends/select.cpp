@@ -95,8 +95,10 @@ class Selection {
     const Backend* b = row(name);
     if (!b) return why_no_row(name);
     if (const std::string why = why_missing(name, to_.engine, to_.release, to_.gpu); !why.empty()) return why;
-    for (const MoeLayer& layer : model_.layers)
+    for (const MoeLayer& layer : model_.layers) {
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
+      if (std::string why = share_refusal(*b, layer, to_.tp_size); !why.empty()) return why;
+    }
     return {};
   }
 

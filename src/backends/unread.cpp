@@ -86,4 +86,14 @@ void check_loader(const Backend& b, const Model& model, const Deployment& to) {
   fail(ErrorKind::usage, "{}; {}{}", describe_unread(b, model, to), instead.empty() ? "" : instead + "; ", anyway);
 }
 
+void check_shares(const Backend& b, const Model& model, const Deployment& to) {
+  for (const MoeLayer& layer : model.layers) {
+    const std::string why = share_refusal(b, layer, to.tp_size);
+    if (why.empty()) continue;
+    const std::string instead = read_instead(model, to);
+    fail(ErrorKind::usage, "--tp-size {}: {} {} refuses {}: {}; {}--tp-size 1 with expert parallelism", to.tp_size,
+         b.engine, or_newest(to.release, b.engine), b.name, why, instead.empty() ? "use " : instead + ", or ");
+  }
+}
+
 }  // namespace mxfp4

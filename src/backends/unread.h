@@ -1,4 +1,4 @@
-// Refuses forms that no loader reads, and proposes others.
+// Refuses forms that no loader or engine reads, and proposes others.
 #pragma once
 
 #include <string>
@@ -16,5 +16,8 @@ std::string read_instead(const Model& model, const Deployment& to);
 /// Throws Error{usage} if no loader of the release reads the backend's form, unless `to` says that none is needed. An
 /// engine that only a layout file names has no loader, and is not checked.
 void check_loader(const Backend& backend, const Model& model, const Deployment& to);
+
+/// Throws Error{usage} if the engine refuses the shares of that many ranks (share_refusal()).
+void check_shares(const Backend& backend, const Model& model, const Deployment& to);
 
 }  // namespace mxfp4

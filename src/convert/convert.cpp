@@ -83,6 +83,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   check_loader(backend, in.model, to_engine);
+  check_shares(backend, in.model, to_engine);
   advise_ranks(p.plan);
   for (const std::string& line : in.model.notes) note(line);
   return p;

@@ -5,6 +5,7 @@
 #include "src/backends/layout_file.h"
 #include "src/backends/select.h"
 #include "src/backends/serve.h"
+#include "src/backends/unread.h"
 #include "src/base/log.h"
 #include "src/base/new_file.h"
 #include "src/base/terminal.h"
@@ -97,6 +98,7 @@ void make(const LayoutOptions& o) {
   const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model, o.engine_version);
   make_plan(checkpoint, model, b, {.tp_size = o.tp_size}, problems);  // checks whether this conversion is possible
   problems.throw_if_any();
+  check_shares(b, model, {.engine = o.engine, .release = o.engine_version, .gpu = "", .tp_size = o.tp_size});
   const MoeLayer& layer = model.layers.front();
   const NewFile file(o.file);
   const std::string text = write_layout(b, model, rank_share(layer, o.tp_size));

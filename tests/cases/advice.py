@@ -9,12 +9,12 @@ TP, SERVE = "a size that the engine does not start with", "a model that the engi
 CT, WIDE = "qwen3-30b-a3b-ct", ("--intermediate", "128")
 
 
-def at_size(size, is_served):
+def at_size(size, is_served, engine="vllm"):
     """convert for ranks; whether a command to serve it is proposed."""
 
     def act(bench):
         before = bench.names()
-        done = bench.run("convert", "ckpt", "out", "--backend", "marlin", "--engine", "vllm", "--tp-size", size)
+        done = bench.run("convert", "ckpt", "out", "--backend", "marlin", "--engine", engine, "--tp-size", size)
         verdict = verdict_of(done)
         if verdict == "refused" and bench.names() != before:
             raise Wrong("left something behind")
@@ -43,7 +43,8 @@ def one_expert_less(last):
 
 
 def size(instance, model, tp, is_served, **more):
-    return Case(TP, instance, model, more.pop("alter", nothing), act=at_size(tp, is_served), **more)
+    act = at_size(tp, is_served, more.pop("engine", "vllm"))
+    return Case(TP, instance, model, more.pop("alter", nothing), act=act, **more)
 
 
 SIZES = [
@@ -51,6 +52,7 @@ SIZES = [
     size("5 ranks, 4 heads", "gpt-oss-20b", 5, False),
     size("4 ranks, 4 heads; the last rank would have nothing", "gpt-oss-20b", 4, False),
     size("2 ranks, 4 heads", "gpt-oss-20b", 2, True),
+    size("2 ranks of 80 rows for SGLang, which pads no half group", "gpt-oss-20b", 2, False, engine="sglang"),
     size("2 ranks, 2 heads", "deepseek-v4-flash", 2, True),
     size("4 ranks, 2 heads", "deepseek-v4-flash", 4, False),
 ]

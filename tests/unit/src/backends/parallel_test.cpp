@@ -79,6 +79,17 @@ TEST_CASE("as many GPUs as hold the weights") {
   CHECK(expert_parallel_gpus(m, {160 * gb, 80 * gb}) == 4);
 }
 
+TEST_CASE("SGLang's Marlin takes no ranks with a part of a group") {
+  const Model m = gpt_oss();
+  const Backend &vllm = find_backend("marlin", "vllm", "", &m), &sglang = find_backend("marlin", "sglang", "", &m);
+  for (const int size : {1, 2, 3, 5}) CHECK(share_refusal(sglang, m.layers[0], size).empty());
+  CHECK(share_refusal(sglang, m.layers[0], 4) ==
+        "intermediate 2880 is 720 rows on each of 4 ranks, a multiple of 32 is needed");
+  CHECK(share_refusal(vllm, m.layers[0], 4).empty());
+  CHECK(gpus_needed(vllm, m, {160 * gb, 80 * gb}) == 4);
+  CHECK(gpus_needed(sglang, m, {160 * gb, 80 * gb}) == 0);
+}
+
 TEST_CASE("a set is served as its engine starts, or not at all") {
   const Load small = {10 * gb, 80 * gb}, large = {160 * gb, 80 * gb};
   CHECK(served(deepseek(), "vllm", 1, small) == "vllm serve out");
