@@ -23,17 +23,6 @@ bool keeps_shards(const Manifest& m) {
   return false;
 }
 
-/// The manifest's description of the source, with the paths of the whole shards in OUT. Null if OUT keeps no shards.
-std::unique_ptr<Checkpoint> with_kept_shards(const PackedCheckpoint& p, const Checkpoint& source) {
-  if (!keeps_shards(p.manifest)) return nullptr;
-  auto copy = std::make_unique<Checkpoint>(source);
-  Checkpoint& ck = *copy;
-  Problems packed;  // ignored: shards with experts are not in OUT
-  for (Shard& s : ck.shards)
-    if (s.path.empty()) s.path = p.held.path(s.name, packed);
-  return copy;
-}
-
 TensorSums sums_in(const Manifest& m, const ManifestSet& set, const Plan& plan) {
   TensorSums sums;
   for (const Tensor& t : plan.checkpoint->tensors) sums.source.push_back(m.checksum_of(t.name));
@@ -51,11 +40,7 @@ class Rebuilding {
 
  public:
   Rebuilding(const PackedCheckpoint& p, const Checkpoint& source, Problems& problems)
-      : p_(p),
-        m_(p.manifest),
-        kept_(with_kept_shards(p, source)),
-        source_(kept_ ? *kept_ : source),
-        problems_(problems) {
+      : p_(p), m_(p.manifest), source_(source), problems_(problems) {
     model_ = recognise(source_, m_.options.model, problems);
   }
 
@@ -192,7 +177,6 @@ class Rebuilding {
 
   const PackedCheckpoint& p_;
   const Manifest& m_;
-  const std::unique_ptr<Checkpoint> kept_;
   const Checkpoint& source_;
   Problems& problems_;
   Model model_;

@@ -200,10 +200,7 @@ class Planner {
     const auto first = std::partition_point(rest.begin(), rest.end(), [=](auto* t) { return t->file < shard; });
     const auto end = std::partition_point(first, rest.end(), [=](auto* t) { return t->file == shard; });
     if (end - first != tensors_in_[size_t(shard)] || is_own_name(s.name)) return;
-    int64_t data = 0;
-    for (auto t = first; t != end; ++t) data += (*t)->bytes;
-    OutFile file{s.name, std::string(size_t(s.state.bytes - data), '\0'), s.state.bytes, &s};
-    open_read(s.path, s.name).read(file.header.data(), int64_t(file.header.size()), 0);
+    OutFile file{s.name, with_length(s.header.read()), s.state.bytes, &s};
     for (auto t = first; t != end; ++t) plan_.copied.push_back({*t, int(plan_.files.size()), (*t)->offset});
     plan_.file_bytes += file.bytes;
     plan_.files.push_back(std::move(file));
