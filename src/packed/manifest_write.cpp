@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "src/packed/canary.h"
 #include "src/packed/checksums.h"
 #include "src/packed/manifest.h"
@@ -168,8 +166,8 @@ std::string make_manifest(const Plan& plan, const TensorSums& sums, const Manife
   Json& sets = m["sets"] = Json::array();
   for (const ManifestSet& s : earlier) sets.push_back(s.facts);
   sets.push_back(facts_of(plan, options.loss));
-  std::string text = m.dump(1) + "\n";
-  return text.replace(text.find(no_checksum), std::strlen(no_checksum), checksum_of(text));
+  m["xxh3_128"] = checksum_of(m.dump(1) + "\n");
+  return m.dump(1) + "\n";
 }
 
 }  // namespace mxfp4
