@@ -209,7 +209,7 @@ Json command_of(const ConvertOptions& o, const Plan& plan) {
 
 ConvertOptions read_command(const Json& command) {
   ConvertOptions o;
-  visit(o, [&](const char* name, auto& member) { command.at(name).get_to(member); });
+  visit(o, [&](const char* name, auto& member, const auto&) { command.at(name).get_to(member); });
   command.at("checkpoint").get_to(o.checkpoint);
   o.links = command.at("follow_links").get<bool>() ? Links::follow : Links::offer;
   command.at("no_loader").get_to(o.no_loader);

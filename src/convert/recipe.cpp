@@ -17,7 +17,7 @@ Recipe recipe_of(const ConvertOptions& options, const Plan& plan) {
 
 Json to_json(const Recipe& recipe) {
   Json out = Json::object();
-  visit(recipe, [&](const char* name, const auto& member) { out[name] = member; });
+  visit(recipe, [&](const char* name, const auto& member, const auto&) { out[name] = member; });
   return out;
 }
 

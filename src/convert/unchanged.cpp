@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <type_traits>
 
 #include "src/base/log.h"
 #include "src/checkpoint/companion.h"
@@ -43,30 +44,26 @@ std::optional<struct stat> state_again(const Shard& shard) try {
   return {};
 }
 
-/// What a manifest says of a recipe, as far as it is compared: of an engine's release only the layout version counts.
-Recipe recipe_in(const ManifestOptions& options, const std::string& layout_version) {
-  Recipe recipe;
-  recipe.layout_version = layout_version;
-  recipe.model = options.model;
-  recipe.allow_incomplete = options.allow_incomplete;
-  return recipe;
-}
-
 std::string shown(const Json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (!value.is_string()) return value.dump();
   return value.get_ref<const std::string&>().empty() ? "none" : value.get<std::string>();
 }
 
-/// "its --gate-up is X, and Y is asked for" for the first difference, or empty.
-std::string difference_of(const Recipe& was, const Recipe& is) {
-  const Json before = to_json(was), now = to_json(is);
+/// "its --gate-up is X, and Y is asked for", or empty.
+std::string difference_of(std::string option, const Json& was, const Json& is) {
+  if (was == is) return {};
+  std::replace(option.begin(), option.end(), '_', '-');
+  return fmt::format("its --{} is {}, and {} is asked for", option, shown(was), shown(is));
+}
+
+/// The first difference of the values that a manifest records.
+std::string difference_of(const ManifestOptions& was, const ManifestOptions& is) {
   std::string text;
-  visit(is, [&](const char* name, const auto&) {
-    if (!text.empty() || before.at(name) == now.at(name)) return;
-    std::string option = name;
-    std::replace(option.begin(), option.end(), '_', '-');
-    text = fmt::format("its --{} is {}, and {} is asked for", option, shown(before.at(name)), shown(now.at(name)));
+  const Recipe any;
+  visit(any, [&](const char* name, const auto&, const auto& recorded) {
+    if constexpr (!std::is_same_v<std::decay_t<decltype(recorded)>, InPlan>)
+      if (text.empty()) text = difference_of(name, recorded(was), recorded(is));
   });
   return text;
 }
@@ -123,8 +120,9 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
 std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
                               Problems& damage) {
   const Manifest& m = out.manifest;
-  std::string differs = difference_of(recipe_in(m.options, m.sets.at(size_t(plan.set)).layout_version),
-                                      recipe_in(options, plan.backend->layout_version));
+  std::string differs =
+      difference_of("layout_version", m.sets.at(size_t(plan.set)).layout_version, plan.backend->layout_version);
+  if (differs.empty()) differs = difference_of(m.options, options);
   if (differs.empty()) differs = difference_of_source(plan, m);
   if (differs.empty()) differs = difference_of_companions(*plan.checkpoint, m);
   if (!differs.empty()) return differs;

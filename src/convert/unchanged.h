@@ -30,8 +30,9 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
 /// tensor without its checksum, or an empty text.
 std::string damaged_tensor(const PackedCheckpoint& out, int threads);
 
-/// Caches a checksum of the contents of a checkpoint or an output, if a later change of its files would be detected.
-/// The key is the files alone, so the checksum must not depend on options.
+/// Caches a checksum of a checkpoint's or an output's contents, if a later change of its files would be detected. That
+/// is fingerprint_of() all tensors, or Manifest::own_checksum. The key is the program's version and the files alone. A
+/// checksum that depends on options, or on a choice of tensors, needs them in the key.
 class ContentsCache {
  public:
   /// Records the state of the shards before they are read. A source without its own files is not cached.

@@ -43,8 +43,8 @@ struct ListedFile {
   friend bool operator==(const ListedFile&, const ListedFile&) = default;
 };
 
-/// The conversion as the manifest records it. recipe_in() (src/convert) compares it with the recipe of a new
-/// conversion.
+/// The conversion as the manifest records it. visit() (src/convert/recipe.h) names the values that are compared with
+/// those of a new conversion.
 struct ManifestOptions {
   ModelOptions model;
   bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents
