@@ -35,7 +35,7 @@ std::vector<std::vector<TensorRange>> all_ranges(const Plan& plan, const std::ve
 
 }  // namespace
 
-void Conversion::run() {
+void Conversion::carry_out_jobs() {
   open_files();
   const std::vector<int64_t> left = jobs_left();
   out_.keep(true);

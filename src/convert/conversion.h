@@ -60,11 +60,12 @@ class Conversion {
     if (!files.remote && !published.empty()) hashes_.emplace(files, published);
     if (files.remote) published_ = published;
   }
-  /// The shards on a server whose hashes run() has compared, because their bytes arrived in order.
+  /// The shards on a server whose hashes carry_out_jobs() has compared, because their bytes arrived in order.
   const std::set<std::string>& compared() const { return compared_; }
-  void run();
+  void carry_out_jobs();
 
-  /// Hashes the bytes that run() has not hashed. Throws Error{input} if a shard does not have its published hash.
+  /// Hashes the bytes that carry_out_jobs() has not hashed. Throws Error{input} if a shard does not have its published
+  /// hash.
   void end_hashes();
 
   /// Reads the journal. Returns true for every finished job.

@@ -175,7 +175,7 @@ void refuse_what_is_in_the_way(const ConvertOptions& o, const Place& place, cons
 void write_staged(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
                   Conversion& conversion) {
   to.begin(p.plan, out);
-  conversion.run();
+  conversion.carry_out_jobs();
   p.manifest.allow_incomplete |= conversion.has_damage();
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
@@ -203,7 +203,8 @@ struct Target {
 };
 
 /// Carries out one conversion of a model. `in` has the source of its bytes.
-Json run(const ConvertOptions& options, OutputDir* output, const Input& in, const Destination& to, Problems& problems) {
+Json convert_model(const ConvertOptions& options, OutputDir* output, const Input& in, const Destination& to,
+                   Problems& problems) {
   Prepared p = prepare(options, in, to, problems);
   if (options.dry_run) {
     to.check(p.plan);
@@ -261,7 +262,7 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
   }
   const auto source = read_from(checkpoint);
   const Input in{checkpoint, model, *source, checkpoint, nullptr, published, target.place};
-  return run(options, target.output, in, to, problems);
+  return convert_model(options, target.output, in, to, problems);
 }
 
 /// Refuses a --gate-up that differs from that of an existing output.
@@ -288,7 +289,7 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
   const Input in{names, packed->model, *source, names, &packed->manifest, {}, target.place};
-  return run(options, target.output, in, to, problems);
+  return convert_model(options, target.output, in, to, problems);
 }
 
 /// Adds a set to OUT. The plan uses OUT's tensor names, like OUT's earlier sets, and CKPT's bytes. CKPT is opened
@@ -313,7 +314,7 @@ Json add_set(ConvertOptions options, const Target& target) {
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);
   const Input in{names,          out->model, *source,     is_packed ? packed->manifest.source : checkpoint,
                  &out->manifest, published,  target.place};
-  return run(options, target.output, in, AddedSet(options, *out), problems);
+  return convert_model(options, target.output, in, AddedSet(options, *out), problems);
 }
 
 Json convert_to(const ConvertOptions& options, const Target& target) {

@@ -97,7 +97,7 @@ Json write_folder(const ConvertOptions& options, const Plan& plan, const Input& 
   refuse_another_run(options, plan, in);
   Conversion conversion(plan, options, devices, in.source, out, in.known);
   conversion.leave_out(all_but(dealt.of_job, part.index), all_but(dealt.of_file, part.index));
-  conversion.run();
+  conversion.carry_out_jobs();
   {
     head.run = run_of(part, in.place->name, command_of(options, plan));
     Journal record(out.built(), part_record, options.out);
