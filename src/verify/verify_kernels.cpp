@@ -26,10 +26,12 @@ namespace mxfp4 {
 
 namespace {
 
-/// Recognises the source by its own model type. Only if that is unknown, the --gate-up of the conversion is used.
+/// Recognises the source with the options of the conversion. Only if its own model type is unknown, --gate-up is used.
 Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
   Problems unknown, problems;
-  Model model = recognise(source, {}, unknown);
+  ModelOptions options = p.manifest.options.model;
+  options.gate_up.clear();
+  Model model = recognise(source, options, unknown);
   if (!unknown.any()) return model;
   model = recognise(source, p.manifest.options.model, problems);
   problems.throw_if_any();
