@@ -47,10 +47,6 @@ LayerName take_apart(std::string_view name) {
   return out;
 }
 
-bool has_part(std::string_view root, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return root.find(w) != root.npos; });
-}
-
 }  // namespace
 
 bool LayerStack::has_experts() const {
@@ -60,7 +56,7 @@ bool LayerStack::has_experts() const {
   });
 }
 
-bool LayerStack::is_mtp() const { return has_part(root, {"mtp", "nextn"}); }
+bool names_mtp(std::string_view part) { return contains_any(part, {"mtp", "nextn"}); }
 
 bool contains_any(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return text.find(w) != text.npos; });
@@ -91,8 +87,8 @@ std::vector<LayerStack> layer_stacks(const Checkpoint& checkpoint) {
 const LayerStack* main_stack(const std::vector<LayerStack>& stacks) {
   const LayerStack* best = nullptr;
   const auto rank = [](const LayerStack& s) {
-    const bool other = s.is_mtp() || has_part(s.root, {"vis", "vit", "audio", "tower", "encoder", "image", "speech",
-                                                       "talker", "draft", "eagle"});
+    const bool other = s.is_mtp() || contains_any(s.root, {"vis", "vit", "audio", "tower", "encoder", "image", "speech",
+                                                           "talker", "draft", "eagle"});
     return std::tuple(!other, s.has_experts(), s.layers.size());
   };
   for (const LayerStack& s : stacks)

@@ -11,6 +11,9 @@
 
 namespace mxfp4 {
 
+/// Whether a part of a name is one of layers of multi-token prediction: "mtp", "mtp_layers", "nextn".
+bool names_mtp(std::string_view part);
+
 /// A tensor of a layer, or all experts' tensors of one name.
 struct LayerPart {
   const Tensor* first = nullptr;
@@ -27,8 +30,7 @@ struct LayerStack {
   std::map<int64_t, LayerParts> layers;
 
   bool has_experts() const;
-  /// Layers of multi-token prediction.
-  bool is_mtp() const;
+  bool is_mtp() const { return names_mtp(root); }
 };
 
 /// Whether a text contains one of the words.

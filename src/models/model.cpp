@@ -137,7 +137,7 @@ bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
       index = number;
       found = true;
     }
-    const bool is_mtp = part == "mtp" || part == "mtp_layers";
+    const bool is_mtp = names_mtp(part);
     after_key = part == "layers" || is_mtp;
     if (is_mtp && !found) kind = LayerKind::mtp;
     start = dot + 1;
