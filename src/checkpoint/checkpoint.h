@@ -77,6 +77,8 @@ Fd open_again(const Shard& shard);
 /// headers: companions on a server are not fetched if they are large.
 enum class Extent { all, headers };
 
+/// All tensors of all shards, always: source headers, checksums and unpack rely on each. A conversion that leaves
+/// tensors out leaves them out of its Model and Plan.
 struct Checkpoint {
   std::string dir;                             // as the user calls it, for messages
   std::shared_ptr<const SourceFolder> folder;  // all reads go through it
