@@ -27,6 +27,13 @@ fields() {
   "$program" "$@" --json >"$dir/fields.json" 2>/dev/null
   expect "fields of $*" 0 '' '' listed "$1" "$dir/fields.json"
 }
+# unlisted PAGE..: prints the fields of a manifest and of its tables, optional ones too, that the program or the loaders
+# read and that no page names
+unlisted() {
+  { grep -ohE '\b(at|has)\("[a-z0-9_]+"' "$root/src/packed/manifest_read.cpp" "$root/src/packed/tables.cpp"
+    grep -oE '"[a-z0-9_]+\??":' "$root/src/loaders/mxfp4_pack/_fields.py"; } |
+    grep -oE '"[a-z0-9_]+' | tr -d '"' | sort -u | grep -vxF "$(grep -ohE '\w+' "$@")"
+}
 as=(--backend marlin --engine vllm)
 page=$root/man/mxfp4-pack.1
 
@@ -57,6 +64,12 @@ test_examples() {
   echo none again >>"$dir/examples/list"
   expect 'and fails if one of the list fails' 1 '' '' example "$(cat "$dir/loop.txt")"
   expect 'which gives the checkpoint back' 0 '' '' diff -r "$dir/examples/gpt-oss-120b" "$dir/examples/gpt-oss-120b-again"
+}
+test_fields_of_the_manifest() {
+  expect 'the page has every field that is read' 1 '' '' unlisted "$root"/man/mxfp4-pack-format.5 "$root"/man/mxfp4-pack-layout.5
+  grep -v allow_incomplete "$root/man/mxfp4-pack-format.5" >"$dir/lacking.5"
+  expect 'one without an optional field lacks it' 0 '^allow_incomplete$' '' unlisted "$dir/lacking.5" "$root/man/mxfp4-pack-layout.5"
+  also '^[a-z]' 1
 }
 test_fields_of_json() {
   fields inspect "$tiny"
