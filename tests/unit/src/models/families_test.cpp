@@ -1,4 +1,5 @@
 // Checkpoint families: their detection, and the conversion of every family for every backend.
+#include "src/models/layer_names.h"
 #include "src/plan/plan.h"
 #include "src/synth/synth.h"
 #include "tests/support/hand_made.h"
@@ -291,6 +292,17 @@ TEST_CASE("ModelOpt's separate file is read where the config says nothing, and m
 }
 
 // vllm#42595: columns were padded to 512 before they were cut, so ranks 6 and 7 of 8 had no columns.
+TEST_CASE("a layer of multi-token prediction is one by each of its names") {
+  for (const char* module : {"mtp.0.ffn.experts", "model.mtp.layers.0.mlp.experts", "mtp_layers.0.mlp.experts",
+                             "model.nextn.layers.0.mlp.experts", "model.layers.0.mlp.experts"}) {
+    LayerKind kind;
+    int64_t index = -1;
+    CHECK(parse_layer(module, kind, index));
+    CHECK(index == 0);
+    CHECK((kind == LayerKind::mtp) == LayerStack{module, {}}.is_mtp());
+  }
+}
+
 TEST_CASE("columns are cut before they are padded, so that no rank is made of padding alone") {
   const TempDir dir;
   write_synth("qwen3-30b-a3b-ct", dir / "in", 256, 384);
