@@ -65,10 +65,6 @@ class Device {
   /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
   virtual uint8_t* allocate(int64_t bytes) = 0;
   virtual void release(uint8_t* memory) = 0;
-  /// Page-locks whole pages, none of which is locked already. Until the result is destroyed, the device reads them
-  /// (with `writes`: also writes them) as fast as its own memory. The result may outlive the device; null: locking is
-  /// not possible.
-  virtual std::shared_ptr<void> lock(uint8_t* /*memory*/, int64_t /*bytes*/, bool /*writes*/) { return nullptr; }
   /// Whether pack() makes checksums. The CPU does not: its callers hash bytes while they read and write them.
   virtual bool makes_checksums() const { return false; }
   /// sums: ranges that do not overlap. Those that the device holds in one piece are filled in, others stay as they are.

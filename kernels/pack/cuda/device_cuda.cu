@@ -29,7 +29,6 @@ class Cuda final : public Device {
     use();
     cudaDeviceProp properties;
     MXFP4_CUDA(cudaGetDeviceProperties(&properties, index_));
-    can_lock_ = properties.hostRegisterReadOnlySupported != 0;
     name_ = "cuda:" + std::to_string(index_) + " (" + properties.name + ")";
     for (Slot& slot : slots_) MXFP4_CUDA(cudaStreamCreateWithFlags(&slot.stream, cudaStreamNonBlocking));
   }
@@ -52,20 +51,6 @@ class Cuda final : public Device {
     return static_cast<uint8_t*>(memory);
   }
   void release(uint8_t* memory) override { MXFP4_CUDA(cudaFreeHost(memory)); }
-
-  std::shared_ptr<void> lock(uint8_t* memory, int64_t bytes, bool writes) override {
-    use();
-    const unsigned flags = cudaHostRegisterPortable | (writes ? 0u : unsigned(cudaHostRegisterReadOnly));
-    if (!can_lock_ || cudaHostRegister(memory, size_t(bytes), flags) != cudaSuccess) {
-      cudaGetLastError();  // it is handled: leave no error behind
-      can_lock_ = false;
-      return nullptr;
-    }
-    return {memory, [index = index_](uint8_t* locked) {
-              cudaSetDevice(index);
-              cudaHostUnregister(locked);
-            }};
-  }
 
   bool makes_checksums() const override { return true; }
 
@@ -300,7 +285,6 @@ class Cuda final : public Device {
   std::string name_;
   std::array<Slot, 3> slots_;
   size_t slots_used_ = 3;
-  bool can_lock_ = false;
   void* answers_ = nullptr;
   size_t answer_bytes_ = 0;
   Xxh128* host_answers_ = nullptr;
