@@ -8,8 +8,10 @@ from it.
     python3 tests/engines/matrix.py --models vllm PATH     runs the classes of whole models
     python3 tests/engines/matrix.py                        writes the tables of README, the man pages, the program
                                                            and the loaders
-    python3 tests/engines/matrix.py --check                fails if the tables differ from matrix.json, or if the
-                                                           program names other layouts than were learned
+    python3 tests/engines/matrix.py --check [PROGRAM]      fails if the tables differ from matrix.json, if a release of
+                                                           engine.h has no cells, or if the program names other
+                                                           layouts than were learned, or, in the newest release,
+                                                           layouts with a loader that have no cell
 
 PATH: directories with the engine's Python sources and its dependencies, separated by colons. MXFP4_PACK names the
 program, MXFP4_PACK_LIBRARY its C library.
@@ -44,6 +46,8 @@ import subprocess
 import sys
 import tempfile
 
+from claims import claims_against, claims_without_cells, version_key, without_cells
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 MATRIX = os.path.join(HERE, "matrix.json")
@@ -68,10 +72,6 @@ SCRIPTS = {
                "sglang": [("choosers.py", "sglang")]},
     "models": {"vllm": [("vllm_models.py",)], "sglang": []},
 }
-
-
-def version_key(version):
-    return [int(n) for n in re.findall(r"\d+", version)]
 
 
 def order(row):
@@ -113,21 +113,6 @@ def merged(table, rows, found_now):
     return list({tuple(row[f] for f in key): {f: row[f] for f in (*key, *found)} for row in [*rows, *found_now]}.values())
 
 
-def claims_against(program, learned):
-    """The versions of an engine for which the program names other layouts than were learned."""
-    fitting, wrong = {}, []
-    for row in learned:
-        release = f"{row['engine']}=={row['version']}"
-        if release not in fitting:
-            said = subprocess.run([program, "backends", "--engine", release, "--json"], capture_output=True, check=True)
-            fitting[release] = {(b["backend"], b["layout_version"]) for b in json.loads(said.stdout)["backends"]}
-        claimed = (row["backend"], row["layout"]) in fitting[release]
-        if claimed != (row["learned"] == "equal"):
-            wrong.append(f"{release} {row['backend']} {row['layout']}: {row['learned']} at {row['family']}, tp {row['tp']}, "
-                         f"and the program says that it {'fits' if claimed else 'does not fit'}")
-    return wrong
-
-
 def program_table(cells):
     """One row for the families in which any version was shown to read an engine's backend and layout version: the first
     of these versions, and the tensor-parallel sizes."""
@@ -146,11 +131,36 @@ def program_table(cells):
 
 def loaders_table(cells):
     """The Python module with the backends that any version of an engine was shown to read."""
-    text = '"""The backends that each engine\'s loader reads. tests/engines/matrix.py writes this file."""\n\nSERVED = {\n'
+    text = ('"""What each engine\'s loader reads. tests/engines/matrix.py writes this file."""\n\n'
+            "# The backends.\nSERVED = {\n")
     for engine in MAN:
         served = sorted({cell["backend"] for cell in cells if cell["engine"] == engine and cell["shown"] != "not"})
         text += f'    "{engine}": (\n' + "".join(f'        "{backend}",\n' for backend in served) + "    ),\n"
+    text += "}\n# Engine, backend, whether experts have biases -> the layout versions of one family, the newest first.\nLAYOUTS = {\n"
+    for key, groups in sorted(layout_groups(cells).items()):
+        text += f"    {key!r}: (\n".replace("'", '"') + "".join(
+            f"        ({', '.join(map(json.dumps, group))}{',' * (len(group) == 1)}),\n" for group in groups) + "    ),\n"
     return text + "}\n"
+
+
+def layout_groups(cells):
+    """{(engine, backend, biased): the layout versions of each family, in the order of their newest release, then of their
+    oldest}, if a family has several"""
+    releases, families = {}, {}
+    for cell in cells:
+        if cell["shown"] != "not" and cell["layout"] != "file":
+            engine, backend, layout, family = (cell[field] for field in ("engine", "backend", "layout", "family"))
+            releases.setdefault((engine, backend, layout), set()).add(cell["version"])
+            families.setdefault((engine, backend, family == "gpt-oss"), {}).setdefault(family, set()).add(layout)
+
+    def age(key):
+        versions = [version_key(version) for version in releases[key]]
+        return max(versions), min(versions), key
+
+    groups = {key: {tuple(sorted(layouts, key=lambda layout: age((*key[:2], layout)), reverse=True))
+                    for layouts in of.values()} for key, of in families.items()}
+    return {key: sorted(group for group in found if not any(set(group) < set(other) for other in found))
+            for key, found in groups.items() if any(len(group) > 1 for group in found)}
 
 
 # Where each backend runs, as `mxfp4-pack backends` says; tests/cli/backends.sh compares.
@@ -345,7 +355,10 @@ def main():
     if options.check is not None and wrong:
         print(f"not as in matrix.json: {', '.join(wrong)}; run python3 tests/engines/matrix.py", file=sys.stderr)
         return 1
-    if options.check and (wrong := claims_against(options.check, learned)):
+    wrong = without_cells(cells, ENGINES) if options.check is not None else []
+    if options.check:
+        wrong += claims_without_cells(options.check, cells, ENGINES) + claims_against(options.check, learned)
+    if wrong:
         print("\n".join(wrong), file=sys.stderr)
         return 1
     print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN)

@@ -225,8 +225,8 @@ class Sglang(Refusals, SglangCase):
         """A command that is proposed makes other bytes than those refused, and is complete."""
         self.addCleanup(setattr, sglang.converter_bug, "value", False)
         sglang.converter_bug.value = True
-        for backend, version, proposed in (("flashinfer-cutlass", "v2-corner", ["v1-corner", "v2", "v1"]),
-                                           ("flashinfer-cutlass", "v1", ["v2-corner", "v1-corner", "v2"]),
+        for backend, version, proposed in (("flashinfer-cutlass", "v2-corner", ["v2", "v1-corner", "v1"]),
+                                           ("flashinfer-cutlass", "v1", ["v2-corner", "v2", "v1-corner"]),
                                            ("triton-hopper", "c64", ["b64", "b64-pairs"])):
             with self.subTest(backend=backend, version=version), tempfile.TemporaryDirectory() as parent:
                 self.directory = os.path.join(parent, "out")

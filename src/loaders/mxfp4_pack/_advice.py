@@ -3,25 +3,12 @@
 from importlib import metadata
 
 from ._errors import printable
+from ._served import LAYOUTS
 
 # The libraries whose conversion an engine may call.
 LIBRARIES = ("flashinfer", "triton_kernels", "humming-kernels", "deep_gemm", "aiter")
 # A library's name -> the installed distributions that tell its version: its own, then those that contain it.
 DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
-# The layout versions of backends that have several, for each engine. A third key tells experts with biases (True) from
-# those without.
-LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang", False): ("v2", "v1"),
-                   ("flashinfer-cutlass", "sglang", True): ("v2-corner", "v1-corner", "v2", "v1"),
-                   ("triton-hopper", "vllm"): ("a", "c", "b"),
-                   ("triton-rocm", "vllm"): ("cdna4", "transposed", "transposed-128", "strided"),
-                   ("aiter-triton", "vllm"): ("cdna4", "transposed", "strided"),
-                   ("triton-hopper", "sglang"): ("c64", "b64", "b64-pairs"),
-                   ("marlin", "sglang", False): ("i64", "i64-corner", "1", "k3"),
-                   ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
-                   ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128", "i128-k3"),
-                   ("aiter-a16w4", "sglang", True): ("1-ones", "1"),
-                   ("aiter-a16w4", "sglang", False): ("1-ones", "1-k3", "1"),
-                   ("flashinfer-cutlass-mxfp8", "sglang", True): ("3", "2", "1")}
 # The engines' names for a backend -> those of mxfp4-pack.
 BACKENDS = {"marlin": ("marlin",), "humming": ("humming",), "flashinfer_cutlass": ("flashinfer-cutlass",),
             "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
@@ -58,10 +45,9 @@ def convert_again(directory: str, engine: str, backend: str, tp_size: int = 1, h
 
 def other_layouts(fields):
     """The layout versions to try if a set's own does not fit the engine."""
-    key = fields["backend"], fields["engine"]
-    biased = any(t["part"] == "bias" for t in fields["tensors"])
-    versions = LAYOUT_VERSIONS.get((*key, biased), LAYOUT_VERSIONS.get(key, ()))
-    return [name for name in versions if name != fields["layout_version"]]
+    own, biased = fields["layout_version"], any(t["part"] == "bias" for t in fields["tensors"])
+    groups = LAYOUTS.get((fields["engine"], fields["backend"], biased), ())
+    return list(dict.fromkeys(name for group in [g for g in groups if own in g] or groups for name in group if name != own))
 
 
 def after_misfit(directory, fields):
