@@ -3,6 +3,7 @@
 
 Prints the table of tests/levels/README.md, which has the terms, and fails if the table there differs.
 """
+import difflib
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/load
 from xxh3 import hexdigest  # noqa: E402
 
 BEGIN, END = "<!-- levels -->\n", "<!-- end of levels -->\n"
+VLLM = ("--engine", "vllm==0.33.0")  # not the newest, because the table has the diagnoses of its layout
 COLUMNS = {"files": ("files", False), "bytes": ("bytes", False), "files, CKPT": ("files", True),
            "bytes, CKPT": ("bytes", True), "kernels, CKPT": ("kernels", True)}
 LAYER = "model.layers.0.mlp.experts."
@@ -220,7 +222,7 @@ class Bench:
         self.source = root / "testdata/tiny/gpt-oss"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
         self.env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
-        self.convert(self.source, "marlin", "marlin", "--engine", "vllm")
+        self.convert(self.source, "marlin", "marlin", *VLLM)
         self.convert(self.source, "sglang", "marlin", "--engine", "sglang")
 
     def convert(self, source, name, backend, *options):
@@ -235,7 +237,7 @@ class Bench:
             shutil.rmtree(ckpt, ignore_errors=True)
             shutil.copytree(self.source, ckpt)
             OTHER_CHECKPOINTS[name](ckpt)
-            self.convert(ckpt, "out", "marlin", "--engine", "vllm")
+            self.convert(ckpt, "out", "marlin", *VLLM)
         else:
             shutil.copytree(self.folder / "marlin", out)
             DAMAGES[name](self, out)
@@ -269,7 +271,8 @@ def main():
     print(table, end="")
     said = re.search(re.escape(BEGIN) + "(.*)" + re.escape(END), (root / "tests/levels/README.md").read_text(), re.S)
     if not said or said[1] != table:
-        print("FAILED: the table in tests/levels/README.md differs")
+        print("FAILED: the table in tests/levels/README.md (-) differs:")
+        print("".join(difflib.unified_diff(said[1].splitlines(True) if said else [], table.splitlines(True), n=0)), end="")
         return 1
     return 0
 
