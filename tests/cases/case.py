@@ -82,7 +82,7 @@ class Bench:
         return done
 
     def convert(self, ckpt, out, *options):
-        return self.run("convert", ckpt, out, "--backend", "marlin", "--engine", "vllm", "--no-loader", *options)
+        return self.run("convert", ckpt, out, "--backend", "marlin", "--engine", "vllm==0.33.0", "--no-loader", *options)
 
     def names(self):
         return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*"))

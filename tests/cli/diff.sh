@@ -10,7 +10,7 @@ convert "$deepseek" "$once/deepgemm" --backend deepgemm --engine vllm
 convert "$deepseek" "$once/mega" --backend deepgemm-mega --engine sglang
 prepare "$program" layout "$once/layout.json" --backend deepgemm --engine vllm --model "$deepseek" -q
 convert "$deepseek" "$once/by-file" --layout "$once/layout.json"
-convert "$tiny" "$once/o" --backend marlin --engine vllm
+convert "$tiny" "$once/o" --backend marlin --engine vllm==0.33.0
 convert "$tiny" "$once/q" --backend marlin --engine sglang
 # a wrong code and a wrong pad differ too
 put "$once/o/packed/packed-00001.safetensors" 4096 '\377'

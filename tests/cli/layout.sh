@@ -18,7 +18,7 @@ refused() { # NAME MESSAGE SED-SCRIPT
   also . 1
   nothing nothing
 }
-prepare "$program" layout "$once/marlin.json" --backend marlin --engine vllm --model "$tiny" -q
+prepare "$program" layout "$once/marlin.json" --backend marlin --engine vllm==0.33.0 --model "$tiny" -q
 layout=$once/marlin.json
 
 # The unit test "a layout file of every backend packs its bytes" has the others.

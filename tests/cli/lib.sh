@@ -58,6 +58,8 @@ commands() { "$program" --help | sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ {
 # What a test needs before it can check anything; its failure ends the case.
 prepare() { "$@" || { echo "FAILED: ${running:+$running: }cannot prepare: $*"; exit 1; }; }
 convert() { prepare "$program" convert "$@" --no-loader -q; }  # whatever is to be looked at
+# The newest release of vLLM that the program knows. Tests do not spell it.
+newest() { "$program" backends --engine vllm==? 2>&1 | sed -n 's/.*vllm==\([0-9.]*\) for example.*/\1/p'; }
 synth() { prepare "$program" synth "$@" -q; }
 skip() { echo "skipped: ${running:+$running: }$*" && [ $failed -eq 0 ] && exit 77 || exit 1; }
 # Whether the program has sanitizers, which take memory of their own.

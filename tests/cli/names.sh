@@ -43,7 +43,7 @@ test_mistyped_folders() {
   expect 'a file of one' 2 '' 'config.json: a file; .*; is models/gpt-oss-20b meant\?$' "$program" inspect models/gpt-oss-20b/config.json
 }
 test_conversion_by_name() {
-  expect 'converted by name' 0 '' 'out: 18 packed' "$program" convert openai/gpt-oss-20b out --backend marlin --engine vllm
+  expect 'converted by name' 0 '' 'out: 18 packed' "$program" convert openai/gpt-oss-20b out --backend marlin --engine vllm==0.33.0
   expect 'verified by name' 0 'right at level kernels' 'its snapshot' "$program" verify out --source openai/gpt-oss-20b
   odd=$'out\n\\one\'s'
   mv out "$odd"
@@ -102,7 +102,7 @@ test_lists_of_backends() {
   expect 'a filter' 0 '^triton-hopper ' '' "$program" backends --engine vllm --gpu h100 --model "$tiny" -q
   others() { "$program" backends --engine vllm --gpu h100 -q | grep -c 'blackwell\|aiter\|sglang'; }
   expect 'that leaves out the rest' 1 '^0$' '' others
-  expect 'the default is marked' 0 '^marlin +vllm +1 \* ' '' "$program" backends -q
+  expect 'the default is marked' 0 '^marlin +vllm +[a-z0-9-]+ \* ' '' "$program" backends -q
   expect 'what auto takes' 0 . 'auto chooses triton-hopper' "$program" backends --engine vllm --gpu h100 --model "$tiny"
   synth kimi-k3 k3 --tiny
   expect 'why it takes nothing' 0 '^aiter-w4a4 ' 'auto: vllm .*kimi-k3, gfx950: ' "$program" backends --engine vllm --gpu mi350x --model k3

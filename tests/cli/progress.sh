@@ -3,7 +3,7 @@
 # usage: progress.sh MXFP4-PACK SOURCE-DIR [CASE..]
 . "$(dirname "$0")/lib.sh"
 
-run() { "$program" convert "$once/model" "$dir/r" --backend marlin --engine vllm --force "$@" 2>&1 >"$dir/stdout"; }
+run() { "$program" convert "$once/model" "$dir/r" --backend marlin --engine vllm==0.33.0 --force "$@" 2>&1 >"$dir/stdout"; }
 convert_at() { at "$1" "$program" convert "$once/model" "$dir/at-$1" --backend marlin --engine vllm "${@:2}"; }
 synth gpt-oss-20b "$once/model" --layers 1 --experts 8 --vocab 8192
 

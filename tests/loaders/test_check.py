@@ -68,7 +68,7 @@ class Check(unittest.TestCase):
         self.assertEqual(checked(self.directory, "--engine", "vllm", "--engine", "sglang")[0], 0)
         out = os.path.join(self.temporary.name, "deepseek")
         self.addCleanup(shutil.rmtree, out)
-        self.convert("deepseek-v4", out, "vllm", "marlin")
+        self.convert("deepseek-v4", out, "vllm", "marlin", *VERSIONS["marlin"])
         self.convert("deepseek-v4", out, "sglang", "marlin", "--add")
         self.assertEqual(set(self.canaries(out).values()), {"equal"})
 
@@ -113,7 +113,7 @@ class Check(unittest.TestCase):
     def test_an_output_for_another_engine(self):
         out = os.path.join(self.temporary.name, "vllm-only")
         self.addCleanup(shutil.rmtree, out)
-        self.convert("gpt-oss", out, "vllm", "marlin")
+        self.convert("gpt-oss", out, "vllm", "marlin", *VERSIONS["marlin"])
         code, report = checked(out, "--engine", "sglang")
         self.assertEqual((code, report["unchecked"]), (2, ["no set for sglang"]))
 

@@ -23,7 +23,7 @@ from packed_dir import Checkpoint, flip_canary
 from raw_layers import tensors_of
 from test_fallback import UNPACK
 from test_learn import engine
-from test_tool import PROGRAM
+from test_tool import PROGRAM, VERSIONS
 from test_vllm import held, quantization
 
 EXPERTS = {"gpt-oss-20b": "model.layers.{}.mlp.experts", "deepseek-v4-flash": "model.layers.{}.ffn.experts"}
@@ -56,7 +56,7 @@ def output(model, backend, options, seed):
     out = os.path.join(directory, "-".join((model, backend, *options, str(seed))).replace("/", "_"))
     if not os.path.isdir(out):
         run("convert", checkpoint(model, seed), out, "--engine", "vllm", "--backend", backend, *options,
-            "--no-loader")
+            *(VERSIONS["marlin"] if backend == "marlin" else ()), "--no-loader")
     return out
 
 

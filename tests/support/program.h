@@ -19,6 +19,7 @@ inline ConvertOptions conversion(const std::string& from, const std::string& to,
   o.out = to;
   o.backend = backend;
   o.engine = engine;
+  if (engine == "vllm" && backend == "marlin") o.layout_version = "1";  // whatever the newest release has
   o.threads = 2;
   o.no_loader = true;
   return o;

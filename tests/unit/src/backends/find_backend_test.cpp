@@ -52,8 +52,8 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64-pairs");
   Model ct;
   ct.family = ct.method = "compressed-tensors";
-  CHECK(version("marlin", "vllm", ct, "") == "unpadded");
-  CHECK(version("marlin", "vllm", deepseek, "") == "1");
+  CHECK(version("marlin", "vllm", ct, "0.33.0") == "unpadded");
+  CHECK(version("marlin", "vllm", deepseek, "0.33.0") == "1");
   CHECK(version("humming", "vllm", deepseek, "0.32.0") == "2");
   CHECK(version("humming", "sglang", deepseek, "0.5.23") == "1");
   CHECK(version("flashinfer-humming", "sglang", gpt_oss, "0.5.19") == "1");

@@ -48,7 +48,7 @@ std::string line_of(const std::vector<std::string>& lines, const std::string& pa
 void pack(const std::string& to, const std::string& engine, const std::string& backend, const std::string& version = "",
           const std::string& from = tiny_gpt_oss) {
   ConvertOptions o = conversion(from, to, engine, backend);
-  o.layout_version = version;
+  if (!version.empty()) o.layout_version = version;
   convert(o);
 }
 

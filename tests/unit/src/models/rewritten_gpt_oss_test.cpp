@@ -37,7 +37,7 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
                                         {"global_quant_config", {{"weight", {{"dtype", "fp4"}}}}}};
   made.write(dir / "in");
   for (const char* engine : {"vllm", "sglang"}) {
-    CHECK(convert_with(find_backend("marlin", engine, ""), dir / "in", dir / engine) == "");
+    CHECK(convert_with(find_backend("marlin", engine, "1"), dir / "in", dir / engine) == "");
     convert(conversion(tiny_gpt_oss, dir / ("usual-" + std::string(engine)), engine));
     CHECK(contents_of(dir / engine).at("packed/packed-00001.safetensors") ==
           contents_of(dir / ("usual-" + std::string(engine))).at("packed/packed-00001.safetensors"));
@@ -105,7 +105,7 @@ TEST_CASE("GPT-OSS by MLX gives the bytes of GPT-OSS") {
           std::vector<std::string>{"quantised as only MLX reads it, not vLLM and SGLang: lm_head_like.weight"});
     for (const char* engine : {"vllm", "sglang"}) {
       const std::string out = dir / (engine + std::string(module));
-      CHECK(convert_with(find_backend("marlin", engine, ""), in, out) == "");
+      CHECK(convert_with(find_backend("marlin", engine, "1"), in, out) == "");
       const auto packed = tensors_of_file(out + "/packed/packed-00001.safetensors"),
                  usual = tensors_of_file(dir / engine + "/packed/packed-00001.safetensors");
       REQUIRE(packed.size() == usual.size());
