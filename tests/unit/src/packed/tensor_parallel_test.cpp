@@ -59,12 +59,12 @@ TEST_CASE("a split that would leave a rank empty or cut a group is refused") {
 TEST_CASE("from one packed form to another gives the bytes of converting the source") {
   for (const std::string name : {"gpt-oss", "deepseek-v4"}) {
     const TempDir dir;
-    convert(conversion(tiny + name, dir / "vllm", "vllm"));
-    convert(split(conversion(tiny + name, dir / "direct", "sglang"), 2));
-    convert(split(conversion(dir / "vllm", dir / "packed", "sglang"), 2));
+    convert(conversion(tiny + name, dir / "sglang", "sglang"));
+    convert(split(conversion(tiny + name, dir / "direct", "vllm"), 2));
+    convert(split(conversion(dir / "sglang", dir / "packed", "vllm"), 2));
     CHECK(contents_of(dir / "direct") == contents_of(dir / "packed"));
-    convert(conversion(dir / "packed", dir / "back", "vllm"));
-    CHECK(contents_of(dir / "back") == contents_of(dir / "vllm"));
+    convert(conversion(dir / "packed", dir / "back", "sglang"));
+    CHECK(contents_of(dir / "back") == contents_of(dir / "sglang"));
   }
 }
 
