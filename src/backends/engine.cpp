@@ -117,4 +117,10 @@ EngineRequest read_engine(const std::string& text) {
   return request;
 }
 
+void settle_engine(std::string& engine, std::string& release) {
+  EngineRequest request = read_engine(engine);
+  engine = std::move(request.name);
+  release = std::move(request.version);
+}
+
 }  // namespace mxfp4

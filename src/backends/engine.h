@@ -58,5 +58,7 @@ struct EngineRequest {
   std::string name, version;
 };
 EngineRequest read_engine(const std::string& text);
+/// Replaces the value of --engine by the engine's name, and sets `release` to the version.
+void settle_engine(std::string& engine, std::string& release);
 
 }  // namespace mxfp4

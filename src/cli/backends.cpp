@@ -38,11 +38,7 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
       o.checkpoint);
   add_common(app, common, run, [&] {
     o.json = common.json;
-    if (!o.engine.empty()) {
-      const EngineRequest request = read_engine(o.engine);
-      o.engine = request.name;
-      o.release = request.version;
-    }
+    if (!o.engine.empty()) settle_engine(o.engine, o.release);
     if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
     if (!o.checkpoint.empty() && has_manifest(o.checkpoint))
       fail(ErrorKind::usage, "{}: an output of mxfp4-pack; mxfp4-pack inspect lists the engines that read it",

@@ -50,11 +50,7 @@ ranks [1].)"},
   model->needs(backend);
   add_common(app, common, run, [&] {
     o.json = common.json;
-    if (!o.engine.empty()) {
-      const EngineRequest engine = read_engine(o.engine);
-      o.engine = engine.name;
-      o.engine_version = engine.version;
-    }
+    if (!o.engine.empty()) settle_engine(o.engine, o.engine_version);
     if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
     layout(o);
     return 0;

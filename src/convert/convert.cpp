@@ -325,9 +325,7 @@ Json convert_to(const ConvertOptions& options, const Target& target) {
 }  // namespace
 
 void settle_names(ConvertOptions& o) {
-  const EngineRequest request = read_engine(o.engine);
-  o.engine = request.name;
-  o.engine_version = request.version;
+  settle_engine(o.engine, o.engine_version);
   o.backend = backend_called(o.backend, o.engine, o.gpu);
 }
 

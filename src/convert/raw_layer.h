@@ -1,5 +1,5 @@
-// The experts of one layer, set and rank as the engine's parameters before conversion: what the engine converts if
-// OUT's packed bytes do not fit it.
+// The experts of one layer, set and rank as the engine's parameters before conversion. An engine that OUT's packed
+// bytes do not fit converts these.
 #pragma once
 
 #include <cstdlib>

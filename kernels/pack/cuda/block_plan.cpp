@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <set>
 
 #include "kernels/device_error.h"
@@ -100,7 +99,7 @@ class Planner {
     plan_.link_room = uint32_t(pitch_ - plan_.cols);
     std::vector<int64_t> gaps(of_slots_.size(), 0);
     lay(gaps);
-    const std::vector<const PlanDigit*> all = of_groups_;
+    const Digits all = of_groups_;
     find_form(unit_bits);
     double best = conflicts();
     for (size_t i = 0; i < gaps.size(); ++i) {
@@ -133,30 +132,29 @@ class Planner {
   }
   /// The last digits count a thread's groups, so that the table is short: as many groups as keep all threads busy.
   void take_together() {
-    plan_.together = plan_.is_planar() ? BlockPlan::most_together : 1;
-    if (plan_.is_planar()) return;
-    plan_.part[0] = plan_.base[0] = 0;  // value 0 of a list may have another place
-    int64_t least = idle_threads(of_groups());
+    if (plan_.is_planar()) {
+      plan_.together = BlockPlan::most_together;
+      return;
+    }
+    int64_t all = 1;
+    for (const PlanDigit* d : of_groups_) all *= d->inner;
+    int64_t least = idle_threads(all, BlockPlan::most_threads);
     Digits best;
     for (int wanted = 2; wanted <= BlockPlan::most_together; ++wanted)
-      if (const Digits digits = last_of(wanted); !digits.empty() && of_groups() / wanted >= 128)
-        if (const int64_t idle = idle_threads(of_groups() / wanted); idle <= least) least = idle, best = digits;
-    for (const PlanDigit* d : best) {
-      for (int64_t j = plan_.together * d->inner; j-- > 0;) {
-        const int64_t value = j / plan_.together, before = j % plan_.together;
-        plan_.part[j] = plan_.part[before] + uint32_t(value * d->weight / 8);
-        plan_.base[j] = plan_.base[before] + uint32_t(d->shared_at(value) / 8);
-      }
-      plan_.together *= int(d->inner);
-      std::erase(of_groups_, d);
+      if (const Digits digits = last_of(wanted); !digits.empty() && all / wanted >= 128)
+        if (const int64_t idle = idle_threads(all / wanted, BlockPlan::most_threads); idle <= least)
+          least = idle, best = digits;
+    const std::vector<GroupAt> groups = groups_of(best);
+    plan_.together = int(groups.size());
+    for (size_t j = 0; j < groups.size(); ++j) {
+      plan_.part[j] = uint32_t(groups[j].to);
+      plan_.base[j] = uint32_t(groups[j].bit / 8);
     }
+    for (const PlanDigit* d : best) std::erase(of_groups_, d);
   }
-  int64_t of_groups() const {
-    return std::transform_reduce(of_groups_.begin(), of_groups_.end(), int64_t(1), std::multiplies(),
-                                 [](const PlanDigit* d) { return d->inner; });
-  }
-  static int64_t idle_threads(int64_t groups) { return round_up(groups, BlockPlan::most_threads) - groups; }
-  /// The last digits of groups that have so many values together; none if there are none.
+  /// Threads without a group in the last round.
+  static int64_t idle_threads(int64_t groups, int64_t threads) { return round_up(groups, threads) - groups; }
+  /// Digits from the end of of_groups_ whose values are `wanted` groups; empty if no digits give this number.
   Digits last_of(int wanted) const {
     Digits digits;
     for (size_t i = of_groups_.size(); i-- > 0;)
@@ -183,7 +181,7 @@ class Planner {
   /// What packing 512 bytes costs in wavefronts: groups by a warp's first lanes, and rows. Rows that share chunks of 16
   /// bytes in global memory are read three times as often.
   double conflicts() const {
-    std::vector<const PlanDigit*> lanes;
+    Digits lanes;
     for (int64_t count = 1; const PlanDigit* d : of_groups_) {
       if (count >= 32) break;
       lanes.push_back(d);
@@ -210,7 +208,7 @@ class Planner {
   }
 
   /// The places in shared memory of all values of the digits, in bits.
-  static std::vector<int64_t> shared_bits(const std::vector<const PlanDigit*>& digits) {
+  static std::vector<int64_t> shared_bits(const Digits& digits) {
     return sums(digits, int64_t(0), [](const PlanDigit& d, int64_t i, int64_t sum) { return sum + d.shared_at(i); });
   }
   BaseBits base_bits() const {
@@ -257,21 +255,24 @@ class Planner {
     return {in_turn ? source.row * 2 + source.view : source.view * matrix_.padded.n + source.row, 0, s.bit};
   }
 
+  /// A group's place in the packed matrix, in bytes, and its base in shared memory, in bits.
+  struct GroupAt {
+    int64_t to = 0, bit = 0;
+  };
+  static std::vector<GroupAt> groups_of(const Digits& digits) {
+    return sums(digits, GroupAt(), [](const PlanDigit& d, int64_t i, GroupAt sum) {
+      return GroupAt{sum.to + i * d.weight / 8, sum.bit + d.shared_at(i)};
+    });
+  }
   void take_groups() {
-    struct At {
-      int64_t to, base;
-    };
-    const auto add = [](const PlanDigit& d, int64_t i, At sum) {
-      return At{sum.to + i * d.weight / 8, sum.base + d.shared_at(i)};
-    };
-    for (const At& at : sums(of_groups_, At{0, 0}, add))
-      out_.groups.push_back({uint32_t(at.to), uint32_t(at.base / 8) | (at.base % 8 ? PlanGroup::swapped : 0)});
+    for (const GroupAt& at : groups_of(of_groups_))
+      out_.groups.push_back({uint32_t(at.to), uint32_t(at.bit / 8) | (at.bit % 8 ? PlanGroup::swapped : 0)});
     plan_.group_count = uint32_t(out_.groups.size());
   }
 
   /// Blocks that are near in the source follow one another.
   void take_blocks() {
-    std::vector<const PlanDigit*> digits = outer_;
+    Digits digits = outer_;
     std::stable_sort(digits.begin(), digits.end(), [&](const PlanDigit* a, const PlanDigit* b) {
       return a->least_move(storage_.b * 8) < b->least_move(storage_.b * 8);
     });
@@ -292,7 +293,7 @@ class Planner {
 
   /// As many as leave the fewest without a group.
   void choose_threads() {
-    const auto idle = [&](uint32_t threads) { return round_up(plan_.group_count, threads) - plan_.group_count; };
+    const auto idle = [&](uint32_t threads) { return idle_threads(plan_.group_count, threads); };
     for (uint32_t threads = BlockPlan::most_threads; threads >= 128 && threads >= plan_.slot_count; threads -= 32)
       if (idle(threads) < idle(plan_.threads)) plan_.threads = threads;
     plan_.is_exchanged = plan_.is_planar() && plan_.part[1] == 16 && plan_.group_count % 32 == 0;
@@ -309,7 +310,7 @@ class Planner {
   HostPlan& out_;
   BlockPlan& plan_;
   std::vector<PlanDigit> digits_;
-  std::vector<const PlanDigit*> in_group_, of_groups_, outer_, copies_;
+  Digits in_group_, of_groups_, outer_, copies_;
   struct SlotPart {
     PlanPart* part;
     int64_t count;

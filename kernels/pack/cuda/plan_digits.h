@@ -55,9 +55,9 @@ struct GroupSize {
 };
 GroupSize group_size(const std::vector<PlanDigit>& digits, int64_t unit_bits);
 
-/// Sets inner and in_run. has_links: slots may share chunks of 16 bytes in global memory, so that a block should have
-/// whole rows. half: as above, if gate and up rows alternate in memory and are narrow, so that a block should have
-/// both; else 0. Returns bits of a slot. Throws DeviceError if slots are no whole bytes.
+/// Sets inner and in_run. Returns bits of a slot. Throws DeviceError if slots are no whole bytes.
+/// has_links: slots may share chunks of 16 bytes in global memory, so that a block should have whole rows.
+/// half: as above, if gate and up rows alternate in memory and are narrow; then a block should have both. Else 0.
 int64_t choose_block(std::vector<PlanDigit>& digits, size_t in_group, bool has_links, int64_t half);
 
 }  // namespace mxfp4
