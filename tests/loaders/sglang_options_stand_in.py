@@ -25,6 +25,11 @@ def device_loading_context(module, target_device):
     yield module
 
 
+def buffered_multi_thread_safetensors_weights_iterator(files, max_workers, disable_mmap=False, prefetch=False,
+                                                       prefetch_num_threads=4, drop_cache_after_load=False):
+    yield files, max_workers, disable_mmap, prefetch, drop_cache_after_load
+
+
 def get_offloader():
     return offloaders.current
 
@@ -53,6 +58,9 @@ def _export_static_state(model):
 def _import_static_state(model, static_params):
     for name, tensor in static_params["buffers"]:
         dict(model.named_buffers())[name][...] = tensor
+
+
+LOADER = device_loading_context, buffered_multi_thread_safetensors_weights_iterator
 
 
 def modules(srt):

@@ -379,7 +379,7 @@ def install():
         "sglang": [], SRT: [], SRT + ".plugins": [], SRT + ".plugins.hook_registry": [HookRegistry, HookType],
         SRT + ".server_args": [ServerArgs], SRT + ".utils": [], SRT + ".utils.hf_transformers": [],
         SRT + ".utils.hf_transformers.config": [get_config], SRT + ".model_loader": [],
-        SRT + ".model_loader.loader": [DefaultModelLoader, options.device_loading_context], SRT + ".model_executor": [],
+        SRT + ".model_loader.loader": [DefaultModelLoader, *options.LOADER], SRT + ".model_executor": [],
         SRT + ".model_executor.model_runner_components": [],
         SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater],
         SRT + ".layers": [], QUANTIZATION: [],

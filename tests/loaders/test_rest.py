@@ -1,4 +1,4 @@
-"""The weights that vLLM loads itself: read by this package's reader for a new model, by vLLM otherwise."""
+"""The weights that an engine loads itself: read by this package's reader for a new model, by the engine otherwise."""
 
 import os
 import tempfile
@@ -9,12 +9,15 @@ from unittest import mock
 import torch
 from safetensors.torch import save_file
 
+import sglang_stand_in
 import vllm_stand_in
-from mxfp4_pack import Refused
+from mxfp4_pack import Refused, _rest
 from mxfp4_pack._reader import Reader
 
 vllm_stand_in.install()
-from mxfp4_pack.vllm import rest  # noqa: E402  after the stand-ins
+sglang_stand_in.install()
+from mxfp4_pack.sglang import rest as sglang_rest  # noqa: E402  after the stand-ins
+from mxfp4_pack.vllm import rest as vllm_rest  # noqa: E402
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
 ONE_RANK = SimpleNamespace(parallel_config=SimpleNamespace(pipeline_parallel_size=1))
@@ -25,10 +28,10 @@ def random(*shape, dtype=torch.bfloat16):
     return torch.randint(0, 100, shape, dtype=torch.uint8).to(dtype)
 
 
-class Rest(unittest.TestCase):
+class Files(unittest.TestCase):
     def setUp(self):
         self.directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.enterContext(mock.patch.dict(rest.waiting, clear=True))
+        self.enterContext(mock.patch.dict(_rest.waiting, clear=True))
         self.files = [os.path.join(self.directory, name) for name in ("rest-10.safetensors", "rest-9.safetensors")]
         self.tensors = [{"b": random(70, 33), "a": random(5, dtype=torch.float8_e4m3fn), "none": torch.empty(0, 4)},
                         {"scale": random(3, 4, dtype=torch.float8_e8m0fnu), "one": torch.tensor(2.5), "big": random(9, 100_000)}]
@@ -37,26 +40,56 @@ class Rest(unittest.TestCase):
         self.all = self.tensors[0] | self.tensors[1]
         self.opened = []
 
-    def expect(self, vllm=ONE_RANK, device=GPU):
-        rest.expect(self.directory, device, vllm)
-
-    def given(self, *arguments, reaches=True, **named):
-        """What vLLM's iterator gives, with the host's memory as the GPU's."""
-        def reader(device, threads):
+    def reader(self, reaches=True):
+        """Replaces the reader by one that has the host's memory as the GPU's."""
+        def open_one(device, threads):
             self.opened.append(Reader(CPU, threads))
             self.opened[-1].reaches = reaches
             return self.opened[-1]
-        with mock.patch.object(rest, "Reader", reader):
-            return list(rest.default_loader.safetensors_weights_iterator(self.files, *arguments, **named))
+        return mock.patch.object(_rest, "Reader", open_one)
 
-    def check_read(self, found):
+    def check_read(self, found, first=0):
         self.assertEqual(sorted(name for name, _ in found), sorted(self.all))
-        self.assertEqual({name for name, _ in found[:3]}, set(self.tensors[1]), "file 9 is before file 10")
+        self.assertEqual({name for name, _ in found[:3]}, set(self.tensors[first]), "the order of files")
         for name, tensor in found:
             want = self.all[name]
             self.assertEqual((tensor.dtype, tensor.shape), (want.dtype, want.shape), name)
             self.assertTrue(torch.equal(tensor.view(torch.uint8) if tensor.dim() else tensor,
                                         want.view(torch.uint8) if want.dim() else want), name)
+
+
+class Sglang(Files):
+    def given(self, **named):
+        from sglang.srt.model_loader import loader  # here: other tests install their own stand-ins
+        with self.reader():
+            return list(loader.buffered_multi_thread_safetensors_weights_iterator(self.files, max_workers=8, **named))
+
+    def test_a_new_model(self):
+        sglang_rest.expect(self.directory, GPU)
+        self.check_read(self.given(disable_mmap=False, prefetch=False, prefetch_num_threads=4, drop_cache_after_load=False))
+        self.assertFalse(self.opened[0].close.alive, "the reader is closed")
+
+    def test_left_to_sglang(self):
+        sglang_rest.expect(self.directory, GPU)
+        self.given()
+        self.assertEqual(self.given(), [(self.files, 8, False, False, False)])  # a reload
+        for number, choice in enumerate(sglang_rest.CHOICES):
+            sglang_rest.expect(self.directory, GPU)
+            self.assertEqual(self.given(**{choice: True}), [(self.files, 8, *(i == number for i in range(3)))])
+        sglang_rest.expect(self.directory, CPU)
+        self.assertEqual(len(self.given()), 1)
+
+
+class Vllm(Files):
+    def expect(self, vllm=ONE_RANK, device=GPU):
+        vllm_rest.expect(self.directory, device, vllm)
+
+    def given(self, *arguments, reaches=True, **named):
+        with self.reader(reaches):
+            return list(vllm_rest.default_loader.safetensors_weights_iterator(self.files, *arguments, **named))
+
+    def check_read(self, found):
+        super().check_read(found, first=1)  # vLLM reads file 9 before file 10
 
     def check_vllms(self, found, strategy=None, experts=None):
         self.assertEqual(found, [(self.files, False, strategy, experts)])
@@ -72,7 +105,7 @@ class Rest(unittest.TestCase):
 
     def test_in_groups(self):
         """One request for each tensor, and few of them at once."""
-        with mock.patch.multiple(rest, GROUP=1, AHEAD=1):
+        with mock.patch.multiple(_rest, GROUP=1, AHEAD=1):
             self.expect()
             self.check_read(self.given(False))
 
@@ -88,7 +121,7 @@ class Rest(unittest.TestCase):
         self.check_vllms(self.given(False))
         self.expect(device=CPU)
         self.check_vllms(self.given(False))
-        rest.waiting[self.directory + "-other"] = GPU
+        _rest.waiting[self.directory + "-other"] = GPU
         self.check_vllms(self.given(False))
         self.expect()
         self.check_vllms(self.given(False, reaches=False))
@@ -103,7 +136,7 @@ class Rest(unittest.TestCase):
                 raise torch.cuda.OutOfMemoryError
             return empty(*arguments, device=device, **given)
         self.expect()
-        with mock.patch.object(rest.torch, "empty", no_memory):
+        with mock.patch.object(_rest.torch, "empty", no_memory):
             self.check_read(self.given(False))
         self.assertEqual(failed, [1])
         self.assertEqual(len(self.opened), 2)
@@ -111,17 +144,17 @@ class Rest(unittest.TestCase):
     def test_stopped(self):
         """vLLM stops in the middle: no request may write to memory that is free again."""
         self.expect()
-        with mock.patch.object(rest, "Reader", lambda device, threads: self.opened.append(Reader(CPU, threads)) or self.opened[-1]):
-            weights = rest.default_loader.safetensors_weights_iterator(self.files, False)
+        with self.reader():
+            weights = vllm_rest.default_loader.safetensors_weights_iterator(self.files, False)
             next(weights)
             weights.close()
         self.assertFalse(self.opened[0].close.alive)
 
     def test_file_that_shrinks(self):
         self.expect()
-        stored = rest.stored_in(self.files)
+        stored = _rest.stored_in(self.files)
         os.truncate(self.files[1], 1000)
-        with mock.patch.object(rest, "stored_in", lambda files: stored), self.assertRaisesRegex(Refused, "rest-9.*did it change"):
+        with mock.patch.object(_rest, "stored_in", lambda files: stored), self.assertRaisesRegex(Refused, "rest-9.*did it change"):
             self.given(False)
 
 

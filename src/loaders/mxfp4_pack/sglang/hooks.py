@@ -13,7 +13,7 @@ from mxfp4_pack.compare import in_form_of
 from mxfp4_pack.repeat import Repeat
 from torch.nn import Parameter
 
-from . import eplb, humming, offload
+from . import eplb, humming, offload, rest
 from .arguments import refuse_unchecked
 from .conversion import Packed, converted_canary, make_unpacked, packed_of, storages
 
@@ -113,6 +113,8 @@ def create_weights(original, method, layer, *args, **kwargs):
         fall_back(set_, set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}"), logger)
     if set_.fallback is None and not offload.is_on():
         set_.expect(layer.mxfp4_pack.entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
+        if place[0] == "model":  # a draft model takes few of the directory's other tensors
+            rest.expect(set_.directory, layer.mxfp4_pack.device)
     return result
 
 
