@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "src/backends/releases.h"
 #include "src/backends/version.h"
 
 namespace mxfp4 {
@@ -33,10 +34,6 @@ constexpr Engine made(const char* name, std::span<const char* const> releases, c
                       std::span<const Rule> (*chooser)()) {
   return {name, releases, {releases.front(), releases.back()}, names, chooser};
 }
-inline constexpr const char* vllm_releases[] = {"0.26.0", "0.27.0", "0.27.1", "0.28.0", "0.29.0",
-                                                "0.30.0", "0.31.0", "0.32.0", "0.33.0"};
-inline constexpr const char* sglang_releases[] = {"0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.15", "0.5.16", "0.5.17",
-                                                  "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23"};
 inline constexpr Engine vllm = made("vllm", vllm_releases, &vllm_names, vllm_rules);
 inline constexpr Engine sglang = made("sglang", sglang_releases, &sglang_names, sglang_rules);
 }  // namespace engine

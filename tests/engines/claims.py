@@ -1,11 +1,8 @@
-"""Whether the program and src/backends/engine.h say the same as matrix.json."""
+"""Whether the program says the same as matrix.json."""
 
 import json
-import os
 import re
 import subprocess
-
-ENGINES_TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "backends", "engine.h")
 
 
 def version_key(version):
@@ -25,20 +22,6 @@ def claims_against(program, learned):
             wrong.append(f"{release} {row['backend']} {row['layout']}: {row['learned']} at {row['family']}, tp {row['tp']}, "
                          f"and the program says that it {'fits' if claimed else 'does not fit'}")
     return wrong
-
-
-def without_cells(cells, engines):
-    """The releases of engine.h that have no cells, from the first that has some on."""
-    with open(ENGINES_TABLE) as file:
-        text = file.read()
-    missing = []
-    for engine in engines:
-        known = re.findall(r'"(.*?)"', re.search(rf"\b{engine}_releases\[\] = {{(.*?)}}", text, re.S)[1])
-        tested = {cell["version"] for cell in cells if cell["engine"] == engine}
-        first = min(tested, key=version_key)
-        missing += [f"{engine} {release} has no cells: run matrix.py --run {engine} PATH" for release in known
-                    if release not in tested and version_key(release) > version_key(first)]
-    return missing
 
 
 def claims_without_cells(program, cells, engines):
