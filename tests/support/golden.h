@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
 #include "tests/support/testdata.h"
 
@@ -39,6 +40,10 @@ class Golden {
   std::string text_;
   Header header_;
 };
+
+inline Json golden_table(const std::string& name) {
+  return parse_json(read_text(fmt::format("{}/golden/{}", testdata(), name), 1 << 20), name);
+}
 
 inline const char* const golden_matrices[] = {"matrix_1x64x128.safetensors", "matrix_1x128x2880.safetensors",
                                               "matrix_1x192x640.safetensors", "matrix_1x320x384.safetensors",

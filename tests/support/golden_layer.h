@@ -88,41 +88,24 @@ struct GoldenLayer {
   }
 };
 
-/// One packing of the golden layers.
+/// A kernel's form of the golden layers: a row of "kernels" in testdata/golden/packings.json.
 struct Packing {
-  const char* tag;  // of its tensors' names
-  const char* format;
-  const char *codes, *scales;  // names, because this file must not include layouts
-  int64_t hidden, inter;       // sizes are padded to multiples of these
-  bool halves = false;         // SGLang separates GPT-OSS's pairs for Marlin
-  uint8_t add = 0;             // added to every scale
+  std::string tag;  // of its tensors' names
+  std::string format;
+  std::string codes, scales;  // names, because this file must not include layouts
+  int64_t hidden, inter;      // sizes are padded to multiples of these
+  bool halves = false;        // SGLang separates GPT-OSS's pairs for Marlin
+  uint8_t add = 0;            // added to every scale
 };
-inline const Packing packings[] = {
-    {"vllm.marlin", "marlin", "marlin.codes", "marlin.scales", 256, 128},
-    {"sglang.marlin", "marlin", "marlin.codes", "marlin.scales", 256, 128, true},
-    {"vllm.marlin_fp8", "marlin-fp8", "marlin_a8.codes", "marlin_a8.scales", 256, 128, false, 6},
-    {"vllm.humming", "humming", "humming.codes", "humming.scales", 1, 64},
-    {"sglang.humming", "humming-wgmma", "humming_wgmma.codes", "humming.scales", 1, 1},
-    {"vllm.humming_w4a8", "humming-w4a8", "humming_fp8.codes", "humming.scales", 256, 128},
-    {"flashinfer_cutlass_sm90_v1", "flashinfer-sm90-v1", "flashinfer_sm90_v1.codes", "flashinfer_sm90_v1.scales", 128,
-     128},
-    {"flashinfer_cutlass_sm90_v2", "flashinfer-sm90-v2", "flashinfer_sm90_v2.codes", "flashinfer_sm90_v2.scales", 128,
-     128},
-    {"flashinfer_humming", "flashinfer-humming", "flashinfer_sm90_fp4fp8.codes", "flashinfer_sm90_v2.scales", 128, 128},
-    {"flashinfer_trtllm_i128", "flashinfer-trtllm", "trtllm.codes", "trtllm.scales", 256, 128},
-    {"flashinfer_trtllm_i256", "flashinfer-trtllm", "trtllm.codes", "trtllm.scales", 256, 256},
-    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-sm100", "plain", "sf_128x4.scales", 128, 128},
-    {"vllm.triton_hopper_a", "triton-hopper-a", "triton_hopper_a.codes", "triton_hopper_w8.scales", 1, 64},
-    {"vllm.triton_hopper_b", "triton-hopper-b", "triton_hopper_b.codes", "triton_hopper_w8.scales", 1, 64},
-    {"vllm.triton_hopper_c", "triton-hopper-c", "triton_hopper_c.codes", "triton_hopper_w8.scales", 1, 64},
-    {"vllm.triton_blackwell", "triton-blackwell", "triton_blackwell.codes", "triton_blackwell.scales", 1, 64},
-    {"vllm.triton_rocm_cdna4", "triton-cdna4", "plain", "cdna4.scales", 256, 256},
-    {"vllm.triton_rocm_transposed", "triton-rocm", "plain", "triton_rocm.scales", 256, 256},
-    {"deepgemm", "deepgemm", "plain", "deepgemm.scales", 128, 128},
-    {"deepgemm_mega", "deepgemm-mega", "plain", "deepgemm_mega.scales", 128, 128},
-    {"aiter_a16w4", "aiter-a16w4", "aiter_16x16.codes", "cdna4.scales", 256, 256},
-    {"vllm_cpu", "vllm-cpu", "vllm_cpu.codes", "vllm_cpu.scales", 32, 32},
-};
+inline std::vector<Packing> read_packings() {
+  std::vector<Packing> out;
+  const Json table = golden_table("packings.json");
+  for (const Json& p : table.at("kernels"))
+    out.push_back({p["tag"], p["format"], p["codes"], p["scales"], p["hidden"], p["intermediate"],
+                   p.value("halves", false), p.value("add", uint8_t(0))});
+  return out;
+}
+inline const std::vector<Packing> packings = read_packings();
 inline const Packing& packing_of(std::string_view tag) {
   for (const Packing& p : packings)
     if (p.tag == tag) return p;

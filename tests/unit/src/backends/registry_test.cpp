@@ -14,78 +14,39 @@ using namespace mxfp4;
 
 namespace {
 
-/// The backend that makes the golden tensors with a tag.
-struct Maker {
-  const char *tag, *backend, *engine, *version;
-};
-const Maker makers[] = {
-    {"vllm.marlin", "marlin", "vllm", "1"},
-    {"sglang.marlin", "marlin", "sglang", "1"},
-    {"vllm.marlin_fp8", "marlin-fp8", "vllm", "1"},
-    {"vllm.humming", "humming", "vllm", "2"},
-    {"sglang.humming", "humming", "sglang", "1"},
-    {"vllm.humming_w4a8", "humming-w4a8", "vllm", "1"},
-    {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "vllm", "v1"},
-    {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "vllm", "v2"},
-    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "vllm", "1"},
-    {"flashinfer_trtllm_i128", "flashinfer-trtllm", "vllm", "i128"},
-    {"flashinfer_trtllm_i128", "flashinfer-trtllm", "sglang", "i128"},
-    {"flashinfer_trtllm_i256", "flashinfer-trtllm", "vllm", "i256"},
-    {"flashinfer_humming", "flashinfer-humming", "vllm", "1"},
-    {"vllm.triton_hopper_a", "triton-hopper", "vllm", "a"},
-    {"vllm.triton_hopper_b", "triton-hopper", "vllm", "b"},
-    {"vllm.triton_hopper_c", "triton-hopper", "vllm", "c"},
-    {"vllm.triton_blackwell", "triton-blackwell", "vllm", "1"},
-    {"deepgemm", "deepgemm", "vllm", "1"},
-    {"deepgemm", "deepgemm", "sglang", "1"},
-    {"deepgemm_mega", "deepgemm-mega", "vllm", "1"},
-    {"aiter_a16w4", "aiter-a16w4", "vllm", "1"},
-    {"aiter_a16w4", "aiter-a16w4", "sglang", "1"},
-    {"vllm_cpu", "vllm-cpu", "vllm", "1"},
-};
-
-/// SGLang pads GPT-OSS differently from FlashInfer's golden layers. DeepSeek-V4's layers need no padding.
-const Maker deepseek_makers[] = {
-    {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "sglang", "v1"},
-    {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "sglang", "v2"},
-    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "sglang", ""},
-};
-
-/// Layers of sizes that an engine pads (testdata/README.md).
-const std::pair<const char*, Maker> padded[] = {
-    {"layer_sglang_canonical.safetensors", {"sglang.canonical", "canonical", "sglang", ""}},
-    {"layer_sglang_triton.safetensors", {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""}},
-    {"layer_sglang_triton_b64.safetensors", {"sglang.triton_hopper_b64", "triton-hopper", "sglang", "b64"}},
-    {"layer_sglang_triton_b64_pairs.safetensors",
-     {"sglang.triton_hopper_b64-pairs", "triton-hopper", "sglang", "b64-pairs"}},
-    {"layer_sglang_marlin.safetensors", {"sglang.marlin_i64", "marlin", "sglang", "i64"}},
-    {"layer_sglang_marlin_corner.safetensors", {"sglang.marlin_i64", "marlin", "sglang", ""}},
-    {"layer_sglang_flashinfer.safetensors", {"sglang.flashinfer_humming", "flashinfer-humming", "sglang", ""}},
-    {"layer_sglang_flashinfer.safetensors", {"sglang.flashinfer_trtllm", "flashinfer-trtllm", "sglang", "i128-ones"}},
-    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", "v2"}},
-    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", "v2-corner"}},
-    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", "2"}},
-    {"layer_sglang_cutlass.safetensors", {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", "3"}},
-    {"layer_sglang_corner.safetensors", {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", ""}},
-    {"layer_sglang_corner.safetensors", {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", ""}},
-    {"layer_sglang_aiter.safetensors", {"sglang.aiter", "aiter-a16w4", "sglang", ""}},
-    {"layer_vllm_aiter.safetensors", {"vllm.aiter_a16w4_2", "aiter-a16w4", "vllm", "2"}},
-    {"layer_vllm_aiter.safetensors", {"vllm.aiter_w4a4_2", "aiter-w4a4", "vllm", "2"}},
-    {"layer_vllm_humming.safetensors", {"vllm.humming", "humming", "vllm", ""}},
-    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_cdna4", "triton-rocm", "vllm", ""}},
-    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_cdna4", "aiter-triton", "vllm", ""}},
-    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_transposed", "triton-rocm", "vllm", "transposed"}},
-    {"layer_vllm_triton_rocm.safetensors", {"vllm.triton_rocm_transposed", "aiter-triton", "vllm", "transposed"}},
-    {"layer_vllm_triton_rocm_strided.safetensors", {"vllm.triton_rocm_strided", "triton-rocm", "vllm", "strided"}},
-    {"layer_vllm_triton_rocm_strided.safetensors", {"vllm.triton_rocm_strided", "aiter-triton", "vllm", "strided"}},
-};
-
 const char* const layers[] = {"layer_gpt_oss.safetensors", "layer_deepseek.safetensors"};
 
 /// "vllm.marlin.w13_scale" -> "vllm.marlin"; empty for inputs and ranks.
 std::string tag_of(const std::string& name) {
   const bool other = name.starts_with("in.") || name.find(".rank") != name.npos;
   return other ? "" : name.substr(0, name.rfind('.'));
+}
+
+std::set<std::string> tags_of(const Golden& golden) {
+  std::set<std::string> tags;
+  for (const Tensor& t : golden.tensors()) tags.insert(tag_of(t.name));
+  return tags;
+}
+
+/// The backend that makes the golden tensors with a tag.
+struct Maker {
+  std::string tag, backend, engine, version;
+};
+
+/// Calls f(file, maker) for each row of "backends" in testdata/golden/packings.json. A row without a layer is for both
+/// layers of checkpoints, if they have its tag.
+template <class F>
+void each_maker(const F& f) {
+  const Json table = golden_table("packings.json");
+  for (const Json& row : table.at("backends")) {
+    const Maker maker{row["tag"], row["backend"], row["engine"], row["layout_version"]};
+    if (row.contains("layer")) {
+      f(row["layer"].get<std::string>() + ".safetensors", maker);
+      continue;
+    }
+    for (const char* file : layers)
+      if (tags_of(Golden(file)).count(maker.tag)) f(file, maker);
+  }
 }
 
 Role role_of(std::string_view part) {
@@ -158,25 +119,10 @@ std::string refusal(const Maker& m, const std::string& from) {
 }  // namespace
 
 TEST_CASE("every golden layer through the program, forward and inverse") {
-  for (const char* file : layers) {
-    const Golden golden(file);
-    std::set<std::string> tags;
-    for (const Tensor& t : golden.tensors()) tags.insert(tag_of(t.name));
-    std::vector<Maker> list(std::begin(makers), std::end(makers));
-    if (golden.metadata("w13_rows") == "halves")
-      list.insert(list.end(), std::begin(deepseek_makers), std::end(deepseek_makers));
-    for (const Maker& m : list) {
-      INFO(file << " " << m.tag << " by " << m.backend << " " << m.engine << " " << m.version);
-      if (tags.count(m.tag)) check_layer(golden, m);
-    }
-  }
-}
-
-TEST_CASE("layers that engines pad, as their own conversions make them") {
-  for (const auto& [file, maker] : padded) {
-    INFO(file << " by " << maker.backend << " " << maker.engine << " " << maker.version);
-    check_layer(Golden(file), maker);
-  }
+  each_maker([](const std::string& file, const Maker& m) {
+    INFO(file << " " << m.tag << " by " << m.backend << " " << m.engine << " " << m.version);
+    check_layer(Golden(file), m);
+  });
 }
 
 TEST_CASE("SGLang's factor of an expert is 64 times FlashInfer's residual, and one more number lies beside it") {
@@ -252,11 +198,11 @@ TEST_CASE("SGLang's TRTLLM for DeepSeek-V4 pads intermediate with scales of one 
 
 TEST_CASE("every golden tag has a backend") {
   std::set<std::string> made = {""};
-  for (const Maker& m : makers) made.insert(m.tag);
+  each_maker([&](const std::string&, const Maker& m) { made.insert(m.tag); });
   for (const char* file : layers)
-    for (const Golden golden(file); const Tensor& t : golden.tensors()) {
-      INFO(t.name);
-      CHECK(made.count(tag_of(t.name)) == 1);
+    for (const std::string& tag : tags_of(Golden(file))) {
+      INFO(tag);
+      CHECK(made.count(tag) == 1);
     }
 }
 
