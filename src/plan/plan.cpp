@@ -1,7 +1,6 @@
 #include "src/plan/plan.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_set>
 
 #include "src/backends/parallel.h"
@@ -40,10 +39,6 @@ class Planner {
 
   void run() {
     for (int i = 0; i < int(plan_.model->layers.size()); ++i) add_layer(i);
-    for (const auto& [why, modules] : refused_)
-      problems_.error(
-          modules.front(), "{}{}", why,
-          modules.size() == 1 ? "" : fmt::format("; the same in {} more, to {}", modules.size() - 1, modules.back()));
     if (problems_.any()) return;
     place_packed();
     place_copied();
@@ -55,10 +50,7 @@ class Planner {
   void add_layer(int index) {
     const MoeLayer& layer = plan_.model->layers[size_t(index)];
     const Expert& expert = layer.experts.front();
-    if (const std::string why = obstacle(layer); !why.empty()) {
-      refused_[why].push_back(printable(layer.module));
-      return;
-    }
+    if (const std::string why = obstacle(layer); !why.empty()) return problems_.error(layer.module, "{}", why);
     for (Role role : roles)
       for (Part part : parts) {
         if (plan_.backend->parameter(role, part).name.empty()) continue;
@@ -255,9 +247,8 @@ class Planner {
   Plan& plan_;
   const PlanOptions& options_;
   Problems& problems_;
-  std::vector<int64_t> tensors_in_;                          // of each shard
-  int64_t max_file_bytes_;                                   // unless one tensor is larger
-  std::map<std::string, std::vector<std::string>> refused_;  // layers, by the reason
+  std::vector<int64_t> tensors_in_;  // of each shard
+  int64_t max_file_bytes_;           // unless one tensor is larger
 };
 
 }  // namespace

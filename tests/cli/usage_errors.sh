@@ -23,7 +23,7 @@ test_names_and_values() {
 test_ranks() {
   refused_layers() { "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 4 2>&1 | wc -l; }
   expect 'said once for all layers' 0 '^1$' '' refused_layers
-  expect 'and for how many' 2 '' 'would do; the same in 2 more, to model.layers.2.mlp.experts$' \
+  expect 'and for how many' 2 '' 'would do \(3 such, the last is model.layers.2.mlp.experts\)$' \
     "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 4
   expect 'sizes that split' 2 '' 'does not split into 4 ranks of whole groups of 32: the last would hold none, and the empty slice .* has no packed form; --tp-size 1, 2 would do' \
     "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 4
