@@ -239,14 +239,8 @@ Fd open_again(const Shard& shard) {
   return file;
 }
 
-TextInFile keep_text(std::string text) {
-  const auto bytes = int64_t(text.size());
-  const Hash hash = hash_bytes(text.data(), bytes);
-  return {.path = {}, .name = {}, .bytes = bytes, .hash = hash, .kept = std::move(text)};
-}
-
 std::string TextInFile::read() const {
-  if (path.empty()) return kept;
+  if (path.empty()) return {};
   const Fd file = open_read(path, name);
   std::string text(size_t(bytes), '\0');
   file.read(text.data(), bytes, offset);
@@ -282,6 +276,31 @@ const Tensor* Checkpoint::find(std::string_view name) const {
   return it != tensors.end() && it->name == name ? &*it : nullptr;
 }
 
+namespace {
+
+/// Refuses a folder that has neither an index nor safetensors files, or that is a part of a checkpoint.
+void check_is_checkpoint(const Checkpoint& ck, bool indexed, const std::vector<std::string>& files) {
+  if (!indexed && files.empty() && ck.remote)
+    fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint was expected", ck.dir, index_name);
+  if (!indexed && files.empty()) fail_no_checkpoint(ck.dir);
+  if (ck.remote || indexed || ck.folder->folder().has(config_name)) return;
+  if (const std::string around = nearby(ck.dir); !around.empty())
+    fail(ErrorKind::input, "{}: no {}; a checkpoint directory was expected{}", ck.dir, config_name, around);
+}
+
+Index read_index(Checkpoint& ck, Problems& problems) {
+  Index index;
+  const int64_t before = problems.count();
+  const std::string text = read_json_text(ck, index_name, max_index_bytes, problems);
+  const auto bytes = int64_t(text.size());
+  if (problems.count() == before) index = parse_index(text, problems);
+  ck.index = {ck.folder->path(index_name), index_name, 0, bytes, hash_bytes(text.data(), bytes)};
+  ck.complete &= problems.count() == before;
+  return index;
+}
+
+}  // namespace
+
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links, Extent extent) {
   const auto remote = is_remote(dir) ? std::make_shared<RemoteSource>(dir, extent) : nullptr;
   const auto held = std::make_shared<SourceFolder>(remote ? remote->folder() : dir, links);
@@ -289,28 +308,19 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links lin
   if (!folder && errno == ENOTDIR) fail_no_checkpoint(dir);
   if (!folder) fail_errno(dir, "cannot open", errno);
   if (::euidaccess(folder.lasting_path().c_str(), R_OK | X_OK) != 0) fail_errno(dir, "cannot read", errno);
-  const bool indexed = folder.has(index_name);
-  const std::vector<std::string> files = safetensors_in(folder);
-  if (!indexed && files.empty() && remote)
-    fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint was expected", dir, index_name);
-  if (!indexed && files.empty()) fail_no_checkpoint(dir);
-  if (const std::string around = remote || indexed || folder.has(config_name) ? "" : nearby(dir); !around.empty())
-    fail(ErrorKind::input, "{}: no {}; a checkpoint directory was expected{}", dir, config_name, around);
   Checkpoint ck;
   ck.dir = dir;
   ck.folder = held;
   ck.remote = remote;
   if (remote) ck.unread = remote->unread();
+  const bool indexed = folder.has(index_name);
+  const std::vector<std::string> files = safetensors_in(folder);
+  check_is_checkpoint(ck, indexed, files);
   ck.complete = read_config(ck, problems);
   Index index;
   std::set<std::string> names;
   if (indexed) {
-    const int64_t before = problems.count();
-    const std::string text = read_json_text(ck, index_name, max_index_bytes, problems);
-    const auto bytes = int64_t(text.size());
-    if (problems.count() == before) index = parse_index(text, problems);
-    ck.index = {held->path(index_name), index_name, 0, bytes, hash_bytes(text.data(), bytes)};
-    ck.complete &= problems.count() == before;
+    index = read_index(ck, problems);
     for (const auto& [tensor, file] : index.weight_map) names.insert(file);
     if (ck.complete) warn_of_others(files, names, problems);
   } else {

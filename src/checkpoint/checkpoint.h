@@ -46,14 +46,12 @@ struct TextInFile {
   std::string path, name;  // name: for messages
   int64_t offset = 0, bytes = 0;
   Hash hash = {};
-  std::string kept = {};  // the text, if there is no path
   /// Throws Error{io} if the text has changed.
   std::string read() const;
   friend bool operator==(const TextInFile& a, const TextInFile& b) {
     return a.bytes == b.bytes && (a.bytes == 0 || XXH128_isEqual(a.hash, b.hash));
   }
 };
-TextInFile keep_text(std::string text);
 
 /// One shard, or a companion.
 struct Shard {

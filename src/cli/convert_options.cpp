@@ -171,7 +171,7 @@ lists for the engine's release].)"},
            R"(Accept missing tensors, broken small files, and zeros, NaN (also as scale byte 0xFF) or infinity in place of weights;
 .Ar OUT
 records this.)"},
-      o.allow_incomplete);
+      o.model.allow_incomplete);
   auto* published = add_published(app, o.published);
   add(app,
       {.name = "--no-published",

@@ -183,7 +183,7 @@ void Conversion::check_source() {
   if (options_.part) files = others_files_;
   files.flip();
   if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
-  has_damage_ = !check_contents(plan_, sums_, source_.reader(), options_.allow_incomplete, problems_);
+  has_damage_ = !check_contents(plan_, sums_, source_.reader(), options_.model.allow_incomplete, problems_);
   for (const std::string& line : problems_.warnings()) warn(line);
   problems_.throw_if_any();
 }

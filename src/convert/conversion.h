@@ -47,7 +47,7 @@ class Conversion {
         files_(
             plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), writes_); },
             [](DirectFile& f) { f.finish(); }),
-        scales_(plan, source.reader(), sums_, options.allow_incomplete, problems_) {}
+        scales_(plan, source.reader(), sums_, options.model.allow_incomplete, problems_) {}
 
   /// Excludes jobs and files of other parts: they are neither carried out nor written.
   void leave_out(std::vector<bool> jobs, std::vector<bool> files) {

@@ -130,7 +130,8 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   Problems none;  // the plan with the file names of OUT's set
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
   ManifestOptions made = p.manifest;
-  made.allow_incomplete |= options.allow_incomplete && m.options.allow_incomplete;  // known only after reading
+  made.model.allow_incomplete |=
+      options.model.allow_incomplete && m.options.model.allow_incomplete;  // known only after reading
   if (const std::string differs = difference_of_set(plan, made, out, damage); !differs.empty()) return {false, differs};
   if (!is_of_parts(options)) {
     if (!has_same_contents(plan, in.source, in.files, m, options.threads))
@@ -176,7 +177,7 @@ void write_staged(const ConvertOptions& options, const Destination& to, Prepared
                   Conversion& conversion) {
   to.begin(p.plan, out);
   conversion.carry_out_jobs();
-  p.manifest.allow_incomplete |= conversion.has_damage();
+  p.manifest.model.allow_incomplete |= conversion.has_damage();
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
   for (const OutFile& f : p.plan.files)
@@ -194,6 +195,33 @@ void finish_earlier(const ConvertOptions& options, const Place& place, Conversio
            options.out);
   conversion.read_journal();
   conversion.end_hashes();
+}
+
+/// Writes OUT, or what is left of it.
+Json write_output(const ConvertOptions& options, OutputDir& out, const Input& in, const Destination& to, Prepared& p,
+                  const DeviceChoice& devices) {
+  ContentsCache cache(in.files);
+  const std::optional<Parts> parts = find_parts(options, p.plan, in);
+  if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
+  OpenOptions start = open_options_of(p.plan, options, in);
+  start.takes_parts = parts.has_value();
+  out.open(start);
+  if (parts && !out.committed()) parts->move_into(out);
+  const bool takes_parts = out.journal().records().contains(parts_taken);
+  const bool trusts_parts = takes_parts && !in.files.remote;  // a server's bytes are restored from OUT and compared
+  if (trusts_parts && !in.published.empty()) drop_published(options, p.manifest);
+  Conversion conversion(p.plan, options, devices, in.source, out, in.known);
+  if (!takes_parts) conversion.compare_with(in.files, in.published);
+  if (options.merge && !options.verify) leave_out(*parts, conversion);
+  if (out.committed())
+    finish_earlier(options, *in.place, conversion);
+  else
+    write_staged(options, to, p, out, conversion);
+  if (!trusts_parts && !out.committed()) prove_published(options, in, conversion.compared(), out);
+  to.end();
+  out.commit(manifest_name);
+  cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
+  return report(options, in, trusts_parts ? PublishedList() : in.published, p.plan, devices, conversion);
 }
 
 /// The place of OUT. output: null for a part and for a dry run. place: null for a dry run.
@@ -216,33 +244,11 @@ Json convert_model(const ConvertOptions& options, OutputDir* output, const Input
   if (earlier.is_same) return leave_as_it_is(options, p.plan, *in.place);
   refuse_what_is_in_the_way(options, *in.place, earlier.differs);
   refuse_to_replace(options, p.plan, in, earlier.differs);
-  ContentsCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p.plan, devices);
   to.check(p.plan);  // before leftovers of an earlier run are removed
   if (options.part) return convert_part(options, p.plan, in, devices);
-  const std::optional<Parts> parts = find_parts(options, p.plan, in);
-  if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
-  OutputDir& out = *output;
-  OpenOptions start = open_options_of(p.plan, options, in);
-  start.takes_parts = parts.has_value();
-  out.open(start);
-  if (parts && !out.committed()) parts->move_into(out);
-  const bool takes_parts = out.journal().records().contains(parts_taken);
-  const bool trusts_parts = takes_parts && !in.files.remote;  // a server's bytes are restored from OUT and compared
-  if (trusts_parts && !in.published.empty()) drop_published(options, p.manifest);
-  Conversion conversion(p.plan, options, devices, in.source, out, in.known);
-  if (!takes_parts) conversion.compare_with(in.files, in.published);
-  if (options.merge && !options.verify) leave_out(*parts, conversion);
-  if (out.committed())
-    finish_earlier(options, *in.place, conversion);
-  else
-    write_staged(options, to, p, out, conversion);
-  if (!trusts_parts && !out.committed()) prove_published(options, in, conversion.compared(), out);
-  to.end();
-  out.commit(manifest_name);
-  cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
-  return report(options, in, trusts_parts ? PublishedList() : in.published, p.plan, devices, conversion);
+  return write_output(options, *output, in, to, p, devices);
 }
 
 Extent extent_of(const ConvertOptions& o) { return o.dry_run ? Extent::headers : Extent::all; }
@@ -252,7 +258,8 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems, options.links, extent_of(options));
   const Model model = recognise(checkpoint, options.model, problems);
   // OUT records missing tensors only if there are any.
-  if (!model.family.empty()) options.is_incomplete = check_complete(checkpoint, options.allow_incomplete, problems);
+  if (!model.family.empty())
+    options.is_incomplete = check_complete(checkpoint, options.model.allow_incomplete, problems);
   const PublishedList published = published_of(options, checkpoint, problems);
   options.skips_published = skips_published(options, checkpoint);
   const NewOutput to(options, target.place);
@@ -265,11 +272,16 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
   return convert_model(options, target.output, in, to, problems);
 }
 
-/// Refuses a --gate-up that differs from that of an existing output.
-void check_gate_up(const ConvertOptions& options, const std::string& out, const ManifestOptions& made) {
-  if (!options.model.gate_up.empty() && options.model.gate_up != made.model.gate_up)
-    fail(ErrorKind::usage, "{}: was made {} --gate-up {}", out, made.model.gate_up.empty() ? "without" : "with",
-         made.model.gate_up);
+/// Reads an output's source as its manifest says. Refuses an option that says otherwise. --allow-incomplete permits
+/// more than was needed.
+void take_recorded(ModelOptions& asked, ModelOptions made, const std::string& out) {
+  const Json recorded = to_json(made);
+  visit_recorded(asked, [&](const char* name, auto& value) {
+    if (value == std::decay_t<decltype(value)>()) recorded.at(name).get_to(value);
+  });
+  made.allow_incomplete = asked.allow_incomplete;
+  if (const std::string differs = difference_of(made, asked); !differs.empty())
+    fail(ErrorKind::usage, "{}: {}", out, differs);
 }
 
 /// Converts a packed output to another form. The bytes are the same as from the original checkpoint, which is not
@@ -280,12 +292,10 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
-  options.allow_incomplete |= packed->manifest.options.allow_incomplete;
-  options.is_incomplete = check_complete(packed->manifest.source, options.allow_incomplete, problems);
+  take_recorded(options.model, packed->manifest.options.model, options.checkpoint);
+  options.is_incomplete = check_complete(packed->manifest.source, options.model.allow_incomplete, problems);
   const NewOutput to(options, target.place);
   check_kinds(*packed);
-  check_gate_up(options, options.checkpoint, packed->manifest.options);
-  options.model = packed->manifest.options.model;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
   const Input in{names, packed->model, *source, names, &packed->manifest, {}, target.place};
@@ -305,9 +315,8 @@ Json add_set(ConvertOptions options, const Target& target) {
   const auto out = open_packed(folder_of(options, target.place), options.out, problems);
   if (!problems.any()) check_files(*out, problems);
   problems.throw_if_any();
-  const ManifestOptions& made = out->manifest.options;
-  check_gate_up(options, options.out, made);
-  options.allow_incomplete |= made.allow_incomplete;
+  const ModelOptions& made = out->manifest.options.model;
+  take_recorded(options.model, made, options.out);
   options.is_incomplete = made.allow_incomplete;
   const Checkpoint& names = out->manifest.source;
   check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);

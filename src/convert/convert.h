@@ -42,6 +42,7 @@ struct ConvertOptions : Recipe {
 Recipe recipe_of(const ConvertOptions& options, const Plan& plan);
 /// {name: value} for each member.
 Json to_json(const Recipe& recipe);
+Json to_json(const ModelOptions& options);
 
 /// Splits "vllm==0.33.0", and replaces an alias by the backend's own name.
 void settle_names(ConvertOptions& options);

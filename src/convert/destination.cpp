@@ -19,7 +19,7 @@ bool is_own_source(const ConvertOptions& options, const Place& place) {
 ManifestOptions NewOutput::manifest_options(const Input& in) const {
   ManifestOptions m;
   m.model = options_.model;
-  m.allow_incomplete = options_.is_incomplete;
+  m.model.allow_incomplete = options_.is_incomplete;
   m.published = in.known ? in.known->options.published : in.published;
   m.skips_published = in.known ? in.known->options.skips_published : options_.skips_published;
   return m;

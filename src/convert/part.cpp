@@ -123,6 +123,18 @@ std::optional<std::vector<bool>> read_records(const Plan& plan, const Deal& deal
   return only(dealt.of_file, part.number.index);
 }
 
+/// Calls f(name, member) for each option that a part's record keeps for the merge.
+template <class O, class F>
+void visit_command(O& o, const F& f) {
+  visit(o, f);
+  f("checkpoint", o.checkpoint);
+  f("links", o.links);
+  f("no_loader", o.no_loader);
+  f("gpu_bytes", o.gpu_bytes);
+  f("add", o.add);
+  f("force", o.force);
+}
+
 }  // namespace
 
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in) {
@@ -196,26 +208,18 @@ void leave_out(const Parts& parts, Conversion& conversion) {
   conversion.leave_out(std::move(jobs), std::move(files));
 }
 
-Json command_of(const ConvertOptions& o, const Plan& plan) {
-  Json command = to_json(recipe_of(o, plan));
-  command["checkpoint"] = is_remote(o.checkpoint) ? o.checkpoint : fs::canonical(o.checkpoint).string();
-  command["follow_links"] = o.links == Links::follow;
-  command["no_loader"] = o.no_loader;
-  command["gpu_bytes"] = o.gpu_bytes;
-  command["add"] = o.add;
-  command["force"] = o.force;
+Json command_of(const ConvertOptions& options, const Plan& plan) {
+  ConvertOptions o = options;
+  static_cast<Recipe&>(o) = recipe_of(options, plan);
+  if (!is_remote(o.checkpoint)) o.checkpoint = fs::canonical(o.checkpoint).string();
+  Json command;
+  visit_command(o, [&](const char* name, const auto& member) { command[name] = member; });
   return command;
 }
 
 ConvertOptions read_command(const Json& command) {
   ConvertOptions o;
-  visit(o, [&](const char* name, auto& member, const auto&) { command.at(name).get_to(member); });
-  command.at("checkpoint").get_to(o.checkpoint);
-  o.links = command.at("follow_links").get<bool>() ? Links::follow : Links::offer;
-  command.at("no_loader").get_to(o.no_loader);
-  command.at("gpu_bytes").get_to(o.gpu_bytes);
-  command.at("add").get_to(o.add);
-  command.at("force").get_to(o.force);
+  visit_command(o, [&](const char* name, auto& member) { command.at(name).get_to(member); });
   return o;
 }
 

@@ -17,7 +17,13 @@ Recipe recipe_of(const ConvertOptions& options, const Plan& plan) {
 
 Json to_json(const Recipe& recipe) {
   Json out = Json::object();
-  visit(recipe, [&](const char* name, const auto& member, const auto&) { out[name] = member; });
+  visit(recipe, [&](const char* name, const auto& member) { out[name] = member; });
+  return out;
+}
+
+Json to_json(const ModelOptions& options) {
+  Json out = Json::object();
+  visit_recorded(options, [&](const char* name, const auto& member) { out[name] = member; });
   return out;
 }
 

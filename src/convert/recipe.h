@@ -15,29 +15,22 @@ struct Recipe {
   std::string layout_file;     // its JSON, if already read
   int tp_size = 1;
   ModelOptions model;
-  bool allow_incomplete = false;  // converts despite missing tensors or unintended contents
-  bool link = false;              // shards without experts are kept whole, as links if possible
+  bool link = false;  // shards without experts are kept whole, as links if possible
 };
 
-/// OUT's manifest has no value of a member, because another value makes another set or lays OUT's files out otherwise.
-inline constexpr struct InPlan {
-} in_plan;
-
-/// Calls f(name, member, recorded) for each member. The names are those of the options, with _ for -. recorded: gives
-/// the member's value in the ManifestOptions of OUT, or is in_plan. A part's command, the identity of a run and the
-/// comparison with an existing OUT follow this list.
+/// Calls f(name, member) for each member. The names are those of the options, with _ for -. A part's command and the
+/// identity of a run follow this list.
 template <class R, class F>
 void visit(R& recipe, const F& f) {
-  f("backend", recipe.backend, in_plan);
-  f("engine", recipe.engine, in_plan);
-  f("layout_version", recipe.layout_version, in_plan);
-  f("engine_version", recipe.engine_version, in_plan);
-  f("layout", recipe.layout, in_plan);
-  f("layout_file", recipe.layout_file, in_plan);
-  f("tp_size", recipe.tp_size, in_plan);
-  f("gate_up", recipe.model.gate_up, [](const auto& made) { return made.model.gate_up; });
-  f("allow_incomplete", recipe.allow_incomplete, [](const auto& made) { return made.allow_incomplete; });
-  f("link", recipe.link, in_plan);
+  f("backend", recipe.backend);
+  f("engine", recipe.engine);
+  f("layout_version", recipe.layout_version);
+  f("engine_version", recipe.engine_version);
+  f("layout", recipe.layout);
+  f("layout_file", recipe.layout_file);
+  f("tp_size", recipe.tp_size);
+  visit_recorded(recipe.model, f);
+  f("link", recipe.link);
 }
 
 }  // namespace mxfp4

@@ -20,7 +20,7 @@ namespace {
 Recipe identity_of(const Plan& plan, const ConvertOptions& options) {
   Recipe recipe = recipe_of(options, plan);
   recipe.layout.clear();  // a path, and the text is there
-  recipe.allow_incomplete = options.is_incomplete;
+  recipe.model.allow_incomplete = options.is_incomplete;
   return recipe;
 }
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <set>
-#include <type_traits>
 
 #include "src/base/log.h"
 #include "src/checkpoint/companion.h"
@@ -57,17 +56,6 @@ std::string difference_of(std::string option, const Json& was, const Json& is) {
   return fmt::format("its --{} is {}, and {} is asked for", option, shown(was), shown(is));
 }
 
-/// The first difference of the values that a manifest records.
-std::string difference_of(const ManifestOptions& was, const ManifestOptions& is) {
-  std::string text;
-  const Recipe any;
-  visit(any, [&](const char* name, const auto&, const auto& recorded) {
-    if constexpr (!std::is_same_v<std::decay_t<decltype(recorded)>, InPlan>)
-      if (text.empty()) text = difference_of(name, recorded(was), recorded(is));
-  });
-  return text;
-}
-
 /// The first difference that does not depend on the tensors' contents.
 std::string difference_of_source(const Plan& plan, const Manifest& m) {
   const Checkpoint& ck = *plan.checkpoint;
@@ -99,6 +87,15 @@ std::string difference_of_companions(const Checkpoint& ck, const Manifest& m) {
 
 }  // namespace
 
+std::string difference_of(const ModelOptions& was, const ModelOptions& is) {
+  const Json recorded = to_json(was);
+  std::string text;
+  visit_recorded(is, [&](const char* name, const auto& value) {
+    if (text.empty()) text = difference_of(name, recorded.at(name), value);
+  });
+  return text;
+}
+
 void check_as_written(const PackedCheckpoint& out, Problems& damage) {
   if (!damage.any()) check_files(out, damage);
   if (!damage.any()) check_nothing_else(out, damage);
@@ -122,7 +119,7 @@ std::string difference_of_set(const Plan& plan, const ManifestOptions& options, 
   const Manifest& m = out.manifest;
   std::string differs =
       difference_of("layout_version", m.sets.at(size_t(plan.set)).layout_version, plan.backend->layout_version);
-  if (differs.empty()) differs = difference_of(m.options, options);
+  if (differs.empty()) differs = difference_of(m.options.model, options.model);
   if (differs.empty()) differs = difference_of_source(plan, m);
   if (differs.empty()) differs = difference_of_companions(*plan.checkpoint, m);
   if (!differs.empty()) return differs;

@@ -8,6 +8,9 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
+/// "its --gate-up is X, and Y is asked for": the first difference, or empty.
+std::string difference_of(const ModelOptions& was, const ModelOptions& is);
+
 /// The first difference between OUT's set and the plan's set, as text to follow "but"; empty if there is none. It
 /// compares options that affect bytes, the form of the source, sizes and headers of files, and small files. Of an
 /// engine's release, only the layout version counts. Contents of tensors are not compared. damage: the problems found

@@ -195,7 +195,7 @@ void inspect_output(const InspectOptions& options) {
   Problems problems;
   const auto p = open_packed(options.checkpoint, problems);
   if (p) check_companions(p->manifest.source, problems);
-  if (p && !problems.any()) check_complete(p->manifest.source, p->manifest.options.allow_incomplete, problems);
+  if (p && !problems.any()) check_complete(p->manifest.source, p->manifest.options.model.allow_incomplete, problems);
   problems.throw_if_any();
   const Checkpoint& ck = p->manifest.source;
   if (options.json) return print_json(ck, p->model, problems, sets_json(*p, options.checkpoint));

@@ -73,9 +73,20 @@ struct Model {
   Attention attention = {};
 };
 
+/// How convert was told to read the checkpoint. OUT's manifest records it in `source`.
 struct ModelOptions {
-  std::string gate_up;  // "interleaved", "concatenated" or empty: by model_type
+  std::string gate_up;            // "interleaved", "concatenated" or empty: by model_type
+  bool allow_incomplete = false;  // despite missing tensors or unintended contents; in a manifest: there were such
 };
+
+/// Calls f(name, member) for each member. The names are those of the options, with _ for -, and the manifest's. A
+/// member that has its default is not in the manifest. convert's Recipe, the manifest's writer and reader, and the
+/// comparison with an existing OUT follow this list.
+template <class O, class F>
+void visit_recorded(O& options, const F& f) {
+  f("gate_up", options.gate_up);
+  f("allow_incomplete", options.allow_incomplete);
+}
 
 /// A checkpoint family: recognises checkpoints by their tensors or config, and reads them.
 struct Family {

@@ -43,14 +43,12 @@ struct ListedFile {
   friend bool operator==(const ListedFile&, const ListedFile&) = default;
 };
 
-/// The conversion as the manifest records it. visit() (src/convert/recipe.h) names the values that are compared with
-/// those of a new conversion.
+/// The conversion as the manifest records it.
 struct ManifestOptions {
   ModelOptions model;
-  bool allow_incomplete = false;  // the source lacks tensors that its config implies, or has damaged contents
-  Json loss;                      // counts of a lossy backend, over all experts
-  PublishedList published;        // the source's files whose published hashes were compared
-  bool skips_published = false;   // published hashes existed but were not compared
+  Json loss;                     // counts of a lossy backend, over all experts
+  PublishedList published;       // the source's files whose published hashes were compared
+  bool skips_published = false;  // published hashes existed but were not compared
   std::string tool_version = MXFP4_VERSION;
 };
 
@@ -117,7 +115,6 @@ bool has_manifest(const Folder& dir);
 /// Throws Error{input} if OUT has no manifest. shown: OUT's name in messages.
 void check_has_manifest(const Folder& out, const std::string& shown);
 Manifest read_manifest_file(const std::string& path);
-Manifest read_manifest(const Folder& out);
 
 /// The files that OUT's manifest lists. Reads the manifest's text only, no tables.
 std::vector<ListedFile> read_listed_files(const Folder& out);

@@ -23,6 +23,9 @@ const Document document{manifest_name, "; damaged?"};
 constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(256) << 20;
 
+void read_value(const Field& f, std::string& value) { value = f.text(); }
+void read_value(const Field& f, bool& value) { value = f.flag(); }
+
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json, document) {}
@@ -33,8 +36,9 @@ class Reader {
     check_needs(json_);
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
-    if (source.has("gate_up")) m_.options.model.gate_up = source.at("gate_up").text();
-    m_.options.allow_incomplete = source.has("allow_incomplete");
+    visit_recorded(m_.options.model, [&](const char* name, auto& value) {
+      if (source.has(name)) read_value(source.at(name), value);
+    });
     json_.at("files").each([&](const Field& f) { read_file(f); });
     read_source(source);
     json_.at("sets").each([&](const Field& set) { read_set(set); });
@@ -221,7 +225,5 @@ Manifest read_manifest_file(const std::string& path) {
 }
 
 std::vector<ListedFile> read_listed_files(const Folder& out) { return listed_in(manifest_in(out)); }
-
-Manifest read_manifest(const Folder& out) { return parse_manifest(manifest_in(out)); }
 
 }  // namespace mxfp4

@@ -15,8 +15,9 @@ Json source_of(const Plan& plan, const TensorSums& sums, const ManifestOptions& 
   Json out = {{"model_type", plan.model->model_type},
               {"family", plan.model->family},
               {"fingerprint", fingerprint_of(plan, sums.source)}};
-  if (!options.model.gate_up.empty()) out["gate_up"] = options.model.gate_up;
-  if (options.allow_incomplete) out["allow_incomplete"] = true;
+  visit_recorded(options.model, [&](const char* name, const auto& value) {
+    if (value != std::decay_t<decltype(value)>()) out[name] = value;
+  });
   Json& files = out["files"] = Json::array();
   for (const Shard& s : ck.shards) files.push_back({{"name", s.name}, {"bytes", s.state.bytes}});
   Json published = Json::array();

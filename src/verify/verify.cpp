@@ -76,7 +76,7 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
 void report_missing(const PackedCheckpoint& packed, Verdict& v) {
   if (v.problems.any()) return;
   Problems lacks;
-  const bool allowed = packed.manifest.options.allow_incomplete;
+  const bool allowed = packed.manifest.options.model.allow_incomplete;
   check_complete(packed.manifest.source, allowed, allowed ? lacks : v.problems);
   v.incomplete = lacks.warnings();
   if (allowed && v.incomplete.empty())

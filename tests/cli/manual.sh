@@ -31,6 +31,7 @@ fields() {
 # read and that no page names
 unlisted() {
   { grep -ohE '\b(at|has)\("[a-z0-9_]+"' "$root/src/packed/manifest_read.cpp" "$root/src/packed/tables.cpp"
+    grep -ohE '\bf\("[a-z0-9_]+"' "$root/src/models/model.h"
     grep -oE '"[a-z0-9_]+\??":' "$root/src/loaders/mxfp4_pack/_fields.py"; } |
     grep -oE '"[a-z0-9_]+' | tr -d '"' | sort -u | grep -vxF "$(grep -ohE '\w+' "$@")"
 }

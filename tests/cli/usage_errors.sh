@@ -60,7 +60,7 @@ test_options_of_verify() {
 }
 test_values() {
   convert "$tiny" o --backend marlin --engine vllm
-  expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \
+  expect 'rows that the output says' 2 '' 'o: its --gate-up is none, and interleaved is asked for' \
     "$program" convert "$dir/o" "$dir/o2" --backend marlin --engine vllm --gate-up interleaved
   expect 'no number' 2 '' 'error: --threads: x is no number from 0 to 4096; see' "$program" verify "$dir/o" --threads x
   expect 'no value' 2 '' 'error: --source: its value is missing, CKPT; see' "$program" verify "$dir/o" --source

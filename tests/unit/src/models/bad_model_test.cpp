@@ -303,9 +303,9 @@ TEST_CASE("scales 0xFF are refused, all tensors named, and taken with --allow-in
               "scales: expert 0, row 2, group 1: 0xFF is NaN, which --allow-incomplete accepts (1 such scales here)",
           shard + down +
               "scales: expert 1, row 1, group 1: 0xFF is NaN, which --allow-incomplete accepts (2 such scales here)"});
-  o.allow_incomplete = true;
+  o.model.allow_incomplete = true;
   CHECK(warned_of(dir, o).empty());
-  CHECK(read_manifest_file(o.out + "/mxfp4-pack.json").options.allow_incomplete);
+  CHECK(read_manifest_file(o.out + "/mxfp4-pack.json").options.model.allow_incomplete);
   o.out = dir / "lossy", o.backend = "flashinfer-humming", o.engine = "sglang";
   CHECK(said_to(dir, o).at(0) ==
         shard + gate_up +
