@@ -69,53 +69,76 @@ std::string next_page(const std::string& link, const std::string& url) {
   return resolved_url(url, link.substr(open + 1, close - open - 1));
 }
 
-RemoteListing list_hub(const RemoteAddress& a) {
-  if (is_true(environment_text("HF_HUB_OFFLINE")))
-    fail(ErrorKind::usage, "{}: HF_HUB_OFFLINE is set, so the hub is not asked; {}", a.shown,
-         a.shown.find('@') == a.shown.npos ? "the cache does not have the repository"
-                                           : "give the folder of that snapshot in the cache");
-  std::string hub = or_else(environment_text("HF_ENDPOINT"), "https://huggingface.co");
-  while (hub.ends_with('/')) hub.pop_back();
-  const std::string token = hub_token();
-  if (!is_printable(token)) fail(ErrorKind::usage, "HF_TOKEN: holds characters that no token has");
-  RemoteListing listing;
-  listing.client = std::make_unique<Client>(a.shown, hub, Credentials{.bearer = token});
-  Client& client = *listing.client;
-  const std::string api = fmt::format("{}/api/models/{}", hub, a.place);
+/// The hub's interface for a repository.
+struct Hub {
+  const RemoteAddress& address;
+  std::string url, api;
+  Client& client;
+};
+
+struct Revision {
+  std::string commit;
+  int64_t modified_ns;
+};
+
+Revision revision_of(const Hub& hub) {
+  const RemoteAddress& a = hub.address;
   const auto about =
-      needed_text(client, "revision " + a.revision, api + "/revision/" + percent_encoded(a.revision, false));
+      needed_text(hub.client, "revision " + a.revision, hub.api + "/revision/" + percent_encoded(a.revision, false));
   const Document document{a.shown + ": its revision"};
   const Json json = parse_json(about.text, document.name);
   const std::string commit = Field(json, document).at("sha").text();
   if (!is_published_hash(commit)) fail(ErrorKind::input, "{}: '{}' is no commit", document.name, commit);
   if (is_published_hash(a.revision) && commit.size() == a.revision.size() && commit != a.revision)
     fail(ErrorKind::input, "{}: the hub answers with commit {}, {} expected", a.shown, commit, a.revision);
-  const int64_t modified = time_in(json_string(json, "lastModified"));
+  return {commit, time_in(json_string(json, "lastModified"))};
+}
+
+/// The files of a commit, by name.
+PublishedList files_of(const Hub& hub, const std::string& commit) {
+  const RemoteAddress& a = hub.address;
+  PublishedList files;
   std::set<std::string> pages;
-  for (std::string url = api + "/tree/" + commit + "?recursive=true&expand=false"; !url.empty();) {
-    const auto page = needed_text(client, "list of files", url);
+  for (std::string url = hub.api + "/tree/" + commit + "?recursive=true&expand=false"; !url.empty();) {
+    const auto page = needed_text(hub.client, "list of files", url);
     for (PublishedFile& f : parse_published_list(page.text, a.shown + ": its list of files")) {
       f.by = fmt::format("hf://{}@{}", a.place, commit);
-      listing.published.push_back(std::move(f));
+      files.push_back(std::move(f));
     }
-    if (listing.published.size() > max_files) fail(ErrorKind::input, "{}: more than {} files", a.shown, max_files);
+    if (files.size() > max_files) fail(ErrorKind::input, "{}: more than {} files", a.shown, max_files);
     if (!pages.insert(url).second || pages.size() > max_pages)
       fail(ErrorKind::input, "{}: its list of files has no end", a.shown);
     url = next_page(page.headers.link, url);
-    if (!url.empty() && !client.is_of_source(url))
+    if (!url.empty() && !hub.client.is_of_source(url))
       fail(ErrorKind::input, "{}: its list of files goes on at another server", a.shown);
   }
-  std::sort(listing.published.begin(), listing.published.end(),
-            [](const auto& x, const auto& y) { return x.name < y.name; });
+  std::sort(files.begin(), files.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
+  return files;
+}
+
+RemoteListing list_hub(const RemoteAddress& a) {
+  if (is_true(environment_text("HF_HUB_OFFLINE")))
+    fail(ErrorKind::usage, "{}: HF_HUB_OFFLINE is set, so the hub is not asked; {}", a.shown,
+         a.shown.find('@') == a.shown.npos ? "the cache does not have the repository"
+                                           : "give the folder of that snapshot in the cache");
+  std::string url = or_else(environment_text("HF_ENDPOINT"), "https://huggingface.co");
+  while (url.ends_with('/')) url.pop_back();
+  const std::string token = hub_token();
+  if (!is_printable(token)) fail(ErrorKind::usage, "HF_TOKEN: holds characters that no token has");
+  RemoteListing listing;
+  listing.client = std::make_unique<Client>(a.shown, url, Credentials{.bearer = token});
+  const Hub hub{a, url, fmt::format("{}/api/models/{}", url, a.place), *listing.client};
+  const Revision revision = revision_of(hub);
+  listing.published = files_of(hub, revision.commit);
   for (const PublishedFile& f : listing.published)
     listing.files.push_back(
         {.name = f.name,
-         .url = fmt::format("{}/{}/resolve/{}/{}", hub, a.place, commit, percent_encoded(f.name, true)),
+         .url = fmt::format("{}/{}/resolve/{}/{}", url, a.place, revision.commit, percent_encoded(f.name, true)),
          .bytes = f.bytes,
          .version = f.hash,
-         .modified_ns = modified,
+         .modified_ns = revision.modified_ns,
          .is_fixed = true});
-  note(fmt::format("{}: commit {}, {} files", a.shown, commit, listing.files.size()));
+  note(fmt::format("{}: commit {}, {} files", a.shown, revision.commit, listing.files.size()));
   return listing;
 }
 

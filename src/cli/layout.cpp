@@ -7,16 +7,10 @@
 
 namespace mxfp4::cli {
 
-void add_layout(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("layout", "Describe a layout file, or make one from a backend");
-  static LayoutOptions o;
-  app->description(
-      "Describe a layout file, or make one from a backend\n\nA layout file describes the place of every bit of a "
-      "layer, for convert. With --backend, FILE is made.");
-  app->footer(
-      "mxfp4-pack layout learned.json\n"
-      "mxfp4-pack layout marlin.json --backend marlin --engine vllm --model gpt-oss-20b/");
-  app->add_option("FILE", o.file, "Layout file (man mxfp4-pack-layout)")->required()->type_name("");
+namespace {
+
+/// What a new file describes.
+void add_source(CLI::App* app, LayoutOptions& o) {
   app->option_defaults()->group("To make FILE");
   auto* backend =
       add(app, {.name = "--backend", .value = "NAME", .help = "Make FILE from this backend", .manual = R"(Make
@@ -48,6 +42,21 @@ ranks [1].)"},
   backend->needs(engine)->needs(model);
   engine->needs(backend);
   model->needs(backend);
+}
+
+}  // namespace
+
+void add_layout(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("layout", "Describe a layout file, or make one from a backend");
+  static LayoutOptions o;
+  app->description(
+      "Describe a layout file, or make one from a backend\n\nA layout file describes the place of every bit of a "
+      "layer, for convert. With --backend, FILE is made.");
+  app->footer(
+      "mxfp4-pack layout learned.json\n"
+      "mxfp4-pack layout marlin.json --backend marlin --engine vllm --model gpt-oss-20b/");
+  app->add_option("FILE", o.file, "Layout file (man mxfp4-pack-layout)")->required()->type_name("");
+  add_source(app, o);
   add_common(app, common, run, [&] {
     o.json = common.json;
     if (!o.engine.empty()) settle_engine(o.engine, o.engine_version);

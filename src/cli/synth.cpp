@@ -21,6 +21,40 @@ void add_seed(CLI::App* app, uint64_t& seed) {
       ->capture_default_str();
 }
 
+void add_sizes(CLI::App* app, SynthSizes& sizes) {
+  const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
+    add(app, {.name = name, .value = "N", .help = help}, value)->check(range(int64_t(1), int64_t(1) << 32));
+  };
+  size("--layers", sizes.layers, "Layers; each size defaults to the published one");
+  size("--experts", sizes.experts, "Experts of a layer");
+  size("--hidden", sizes.hidden, "Hidden size");
+  size("--intermediate", sizes.intermediate, "Intermediate size of an expert");
+  size("--vocab", sizes.vocab, "Vocabulary");
+  add(app, {.name = "--tiny", .help = "Use sizes that give a few hundred kilobytes, unless they are given"},
+      sizes.tiny);
+}
+
+int run_synth(SynthOptions& o, bool json) {
+  std::unique_ptr<Progress> progress;
+  int64_t before = 0;
+  o.progress = [&](int64_t done, int64_t total) {
+    throw_if_interrupted();
+    if (!progress) progress = std::make_unique<Progress>("writing", total);
+    progress->add(done - before);
+    before = done;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  synth(o);
+  const double seconds = seconds_since(begin);
+  progress.reset();
+  if (json)
+    print_out("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
+  else
+    note(fmt::format("{}: {} at random, seed {}, in {} ({})", o.dest, human_bytes(before), o.seed,
+                     human_seconds(seconds), human_rate(before, seconds)));
+  return 0;
+}
+
 }  // namespace
 
 void add_synth(CLI::App& root, Common& common, Run& run) {
@@ -35,38 +69,10 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   app->footer("mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2");
   app->add_option("MODEL", o.model, "Published model to imitate")->required()->type_name("");
   app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
-  const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
-    add(app, {.name = name, .value = "N", .help = help}, value)->check(range(int64_t(1), int64_t(1) << 32));
-  };
-  size("--layers", o.sizes.layers, "Layers; each size defaults to the published one");
-  size("--experts", o.sizes.experts, "Experts of a layer");
-  size("--hidden", o.sizes.hidden, "Hidden size");
-  size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
-  size("--vocab", o.sizes.vocab, "Vocabulary");
-  add(app, {.name = "--tiny", .help = "Use sizes that give a few hundred kilobytes, unless they are given"},
-      o.sizes.tiny);
+  add_sizes(app, o.sizes);
   add_seed(app, o.seed);
   add_threads(app, o.threads);
-  add_common(app, common, run, [&] {
-    std::unique_ptr<Progress> progress;
-    int64_t before = 0;
-    o.progress = [&](int64_t done, int64_t total) {
-      throw_if_interrupted();
-      if (!progress) progress = std::make_unique<Progress>("writing", total);
-      progress->add(done - before);
-      before = done;
-    };
-    const auto begin = std::chrono::steady_clock::now();
-    synth(o);
-    const double seconds = seconds_since(begin);
-    progress.reset();
-    if (common.json)
-      print_out("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
-    else
-      note(fmt::format("{}: {} at random, seed {}, in {} ({})", o.dest, human_bytes(before), o.seed,
-                       human_seconds(seconds), human_rate(before, seconds)));
-    return 0;
-  });
+  add_common(app, common, run, [&] { return run_synth(o, common.json); });
 }
 
 }  // namespace mxfp4::cli

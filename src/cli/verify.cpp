@@ -75,28 +75,31 @@ Batch 0 has the tensors 0.x, 0.ids, 0.weights and 0.out, and 0.layer in the meta
       o.save);
 }
 
+using Lists = std::vector<std::string>;  // one for each time the option is given
+std::vector<std::string> entries(const Lists& lists) { return CLI::detail::split(CLI::detail::join(lists, ","), ','); }
+
+void take_layers(const Lists& lists, KernelOptions& o) {
+  for (const std::string& layer : entries(lists))
+    if (layer == "all")
+      o.all_layers = true;
+    else
+      o.layers.push_back(std::stoll(layer));
+}
+
+void take_tokens(const Lists& lists, KernelOptions& o) {
+  o.tokens.clear();
+  for (const std::string& tokens : entries(lists)) o.tokens.push_back(std::stoll(tokens));
+}
+
 KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o) {
   app->option_defaults()->group("Level kernels");
-  using Lists = std::vector<std::string>;  // one for each time the option is given
-  const auto take_layers = [&o](const Lists& lists) {
-    for (const std::string& layer : CLI::detail::split(CLI::detail::join(lists, ","), ','))
-      if (layer == "all")
-        o.kernels.all_layers = true;
-      else
-        o.kernels.layers.push_back(std::stoll(layer));
-  };
-  const auto take_tokens = [&o](const Lists& lists) {
-    o.kernels.tokens.clear();
-    for (const std::string& tokens : CLI::detail::split(CLI::detail::join(lists, ","), ','))
-      o.kernels.tokens.push_back(std::stoll(tokens));
-  };
   KernelsOptions added;
   added.layers = add_call<Lists>(app,
                                  {.name = "--layers",
                                   .value = "0,5,..|all",
                                   .help = "Compute these layers; default: the first",
                                   .manual = "Compute these layers [the first]."},
-                                 take_layers);
+                                 [&o](const Lists& lists) { take_layers(lists, o.kernels); });
   added.layers->allow_extra_args(false)->check(each(layer_number()))->needs(source);
   added.tokens =
       add_call<Lists>(app,
@@ -104,7 +107,7 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
                        .value = "N,..",
                        .help = "Compute batches of these sizes",
                        .manual = "Compute batches of these sizes [1,16,256], and one that reaches every expert."},
-                      take_tokens);
+                      [&o](const Lists& lists) { take_tokens(lists, o.kernels); });
   added.tokens->allow_extra_args(false)->check(each(range(1, 65536)));
   added.tokens->default_str(fmt::format("{}", fmt::join(o.kernels.tokens, ",")));
   added.seed = add(app,
@@ -119,30 +122,9 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
   return added;
 }
 
-}  // namespace
-
-void add_verify(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("verify", "Check an output");
-  static VerifyOptions o;
-  static std::map<std::string, Level> levels = {
+void add_level(CLI::App* app, Level& level) {
+  static const std::map<std::string, Level> levels = {
       {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
-  app->description(
-      "Check an output\n\n"
-      "Compares OUT with its manifest and the checkpoint, and prints a line for each problem. Exit code 0: right. 1: "
-      "wrong. 2: not checked.");
-  app->footer(
-      "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
-  auto* out = app->add_option("OUT", o.out, "Output of convert");
-  out->required()->type_name("");
-  app->option_defaults()->group("What is compared");
-  auto* source = add(app,
-                     {.name = "--source",
-                      .value = "CKPT",
-                      .help = "Compare with this checkpoint; default: with its checksums in the manifest",
-                      .manual = "Compare with this checkpoint [with the checksums of its tensors in the manifest]."},
-                     o.source);
-  CLI::Option* published = add_published(app, o.published);
-  add_follow_links(app, o.links);
   add(app,
       {.name = "--level",
        .value = "files|bytes|kernels",
@@ -163,8 +145,33 @@ kernels.
 Without: bytes, or files for a lossy set.]
 .Pa SECURITY.md
 lists what a level cannot see.)"},
-      o.level)
+      level)
       ->transform(by_name(levels));
+}
+
+}  // namespace
+
+void add_verify(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("verify", "Check an output");
+  static VerifyOptions o;
+  app->description(
+      "Check an output\n\n"
+      "Compares OUT with its manifest and the checkpoint, and prints a line for each problem. Exit code 0: right. 1: "
+      "wrong. 2: not checked.");
+  app->footer(
+      "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
+  auto* out = app->add_option("OUT", o.out, "Output of convert");
+  out->required()->type_name("");
+  app->option_defaults()->group("What is compared");
+  auto* source = add(app,
+                     {.name = "--source",
+                      .value = "CKPT",
+                      .help = "Compare with this checkpoint; default: with its checksums in the manifest",
+                      .manual = "Compare with this checkpoint [with the checksums of its tensors in the manifest]."},
+                     o.source);
+  CLI::Option* published = add_published(app, o.published);
+  add_follow_links(app, o.links);
+  add_level(app, o.level);
   const KernelsOptions kernels = add_kernels(app, source, o);
   static std::string part;
   app->option_defaults()->group("Many nodes");
