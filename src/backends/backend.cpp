@@ -184,4 +184,11 @@ LayerSize padded_size(const Backend& b, LayerSize size) {
 
 RowOrder loaded_order(const Model& model) { return {model.pairs ? 1 : 0, false}; }
 
+std::string describe(RowOrder o) {
+  const char* first = o.up_first ? "up" : "gate";
+  return o.block == 0   ? fmt::format("halves, {} first", first)
+         : o.block == 1 ? fmt::format("pairs, {} first", first)
+                        : fmt::format("blocks of {}, {} first", o.block, first);
+}
+
 }  // namespace mxfp4

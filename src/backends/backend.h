@@ -75,6 +75,12 @@ struct Constant {
   Dims (*shape)(int64_t experts, LayerSize padded) = [](int64_t experts, LayerSize) { return Dims{experts}; };
 };
 
+/// Releases that load a backend's bytes on other GPUs, but raise on this one, a word of Backend::gpu.
+struct NoKernel {
+  const char* gpu;
+  Range releases;
+};
+
 struct Backend {
   std::string name;            // "marlin"
   std::string engine;          // "vllm"
@@ -85,7 +91,8 @@ struct Backend {
   const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
   std::function<RowOrder(const Model& model)> w13_order;
   Parameters parameters;
-  Range releases = {};                  // releases of the engine that load these bytes
+  Range releases = {};  // releases of the engine that load these bytes
+  std::vector<NoKernel> no_kernel = {};
   std::string tested = "sources read";  // how that is known
   std::vector<Fit> libraries = {};      // that the engine calls
   std::vector<Setting> requires_ = {};
@@ -156,5 +163,8 @@ LayerSize padded_size(const Backend& backend, LayerSize size);
 
 /// w13 as the engine's own loader fills it, before conversion: pairs or halves, gate first.
 RowOrder loaded_order(const Model& model);
+
+/// "blocks of 8, gate first"
+std::string describe(RowOrder order);
 
 }  // namespace mxfp4

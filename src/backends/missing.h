@@ -11,10 +11,8 @@ namespace mxfp4 {
 /// Backend::gpu.
 std::string gpus_in(const Backend& backend, const std::string& release);
 
-/// The reason why a release of an engine (empty: the newest known) lacks a backend on a GPU; empty if it has the
-/// backend.
-std::string why_missing(const std::string& backend, const std::string& engine, const std::string& release,
-                        const std::string& gpu);
+/// The reason why a release of the backend's engine (empty: the newest known) lacks it on a GPU; empty if it has it.
+std::string why_missing(const Backend& backend, const std::string& release, const std::string& gpu);
 
 /// "not 0.26.0 to 0.31.0 on SM12x": the GPUs on which a backend is missing in releases that load its bytes on other
 /// GPUs. Empty if no release lacks the backend.

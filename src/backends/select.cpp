@@ -94,7 +94,7 @@ class Selection {
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
     if (!b) return why_no_row(name);
-    if (const std::string why = why_missing(name, to_.engine, to_.release, to_.gpu); !why.empty()) return why;
+    if (const std::string why = why_missing(*b, to_.release, to_.gpu); !why.empty()) return why;
     for (const MoeLayer& layer : model_.layers) {
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
       if (std::string why = share_refusal(*b, layer, to_.tp_size); !why.empty()) return why;
@@ -218,7 +218,7 @@ void check_gpu(const Backend& backend, const Deployment& to, const Model* model)
         ErrorKind::usage, "--gpu {}: {} of {} is for {}{}", to.gpu, backend.name, backend.engine, all,
         runs_on(all, to.gpu) ? fmt::format(", its layout version {} for {}", backend.layout_version, backend.gpu) : "");
   }
-  if (const std::string why = why_missing(backend.name, to.engine, to.release, to.gpu); !why.empty())
+  if (const std::string why = why_missing(backend, to.release, to.gpu); !why.empty())
     fail(ErrorKind::usage, "--gpu {}: {}: {}", to.gpu, backend.name, why);
 }
 

@@ -50,6 +50,7 @@ Backend vllm_triton_blackwell() {
                               .object = triton_blackwell_scale_object},
                              f32_bias()),
           .releases = {"0.26.0", ""},
+          .no_kernel = {{"SM12x", {"", "0.31.0"}}},
           .libraries = {{"triton_kernels", "3.5 to 3.8", "converter bytes equal"}},
           .requires_ = vllm_triton_settings()};
 }
@@ -63,6 +64,7 @@ Backend sglang_triton_blackwell() {
     b.parameters[role][size_t(Part::scales)].pad = {0x7F, 0x7F, 0x00};
   }
   b.releases = {"0.5.11", ""};
+  b.no_kernel = {};
   b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return b;
 }

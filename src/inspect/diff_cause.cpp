@@ -42,13 +42,6 @@ std::string pack(Device& device, const Layout& layout, const Matrix& m) {
   return out;
 }
 
-std::string name_of(RowOrder o) {
-  const char* first = o.up_first ? "up" : "gate";
-  return o.block == 0   ? fmt::format("two halves, {} first", first)
-         : o.block == 1 ? fmt::format("pairs, {} first", first)
-                        : fmt::format("blocks of {}, {} first", o.block, first);
-}
-
 /// Whether `theirs` has the bytes that backend b writes for the same rows.
 bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
                 const std::string& theirs) {
@@ -87,7 +80,7 @@ std::string other_order(const PackedTensor& t, Device& device, const Unpacked& o
       m.order = {block, up_first};
       if (m.order == ours.matrix.order || (block && m.padded.n % (2 * block))) continue;
       if (pack(device, t.parameter->layout, m) == theirs)
-        return fmt::format("other row order of w13: {} in B, {} in A", name_of(m.order), name_of(ours.matrix.order));
+        return fmt::format("other row order of w13: {} in B, {} in A", describe(m.order), describe(ours.matrix.order));
     }
   return {};
 }

@@ -24,6 +24,10 @@ namespace {
 struct Count {
   int64_t tensors = 0, bytes = 0;
 };
+void operator+=(Count& sum, const Tensor& t) {
+  ++sum.tensors;
+  sum.bytes += t.bytes;
+}
 Count operator-(const Count& a, const Count& b) { return {a.tensors - b.tensors, a.bytes - b.bytes}; }
 std::string describe(const Count& c) {
   return fmt::format("{}, {}", counted(c.tensors, "tensor"), human_bytes(c.bytes));
@@ -32,11 +36,7 @@ Json json_of(const Count& c) { return {{"tensors", c.tensors}, {"bytes", c.bytes
 
 std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
   std::map<std::string, Count> out;
-  for (const Tensor& t : ck.tensors) {
-    Count& c = out[name_of(t.dtype)];
-    ++c.tensors;
-    c.bytes += t.bytes;
-  }
+  for (const Tensor& t : ck.tensors) out[name_of(t.dtype)] += t;
   return out;
 }
 
@@ -48,19 +48,13 @@ Json layer_json(const MoeLayer& l) {
 
 Count total(const Checkpoint& ck) {
   Count all;
-  for (const Tensor& t : ck.tensors) {
-    ++all.tensors;
-    all.bytes += t.bytes;
-  }
+  for (const Tensor& t : ck.tensors) all += t;
   return all;
 }
 
 Count rest(const Model& m) {
   Count all;
-  for (const Tensor* t : m.rest) {
-    ++all.tensors;
-    all.bytes += t->bytes;
-  }
+  for (const Tensor* t : m.rest) all += *t;
   return all;
 }
 

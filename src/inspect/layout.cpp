@@ -15,13 +15,6 @@ namespace mxfp4 {
 
 namespace {
 
-std::string describe(RowOrder o) {
-  const char* first = o.up_first ? "up" : "gate";
-  return o.block == 0   ? fmt::format("halves, {} first", first)
-         : o.block == 1 ? fmt::format("pairs, {} first", first)
-                        : fmt::format("blocks of {}, {} first", o.block, first);
-}
-
 std::string describe(LayerSize real, LayerSize padded) {
   const auto side = [](const char* name, int64_t a, int64_t b) {
     return a == b ? fmt::format("{} {}", name, a) : fmt::format("{} {} padded to {}", name, a, b);
