@@ -8,16 +8,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <string_view>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/number.h"
 
 namespace mxfp4 {
 
@@ -67,11 +66,9 @@ void end_with_parent() {
   const char* const name = "MXFP4_PACK_PARENT";
   const char* const value = std::getenv(name);
   if (!value || !*value) return;
-  const std::string_view text = value;
-  pid_t parent = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parent);
-  if (error != std::errc() || end != text.data() + text.size() || parent <= 0)
-    fail(ErrorKind::usage, "{}: '{}' is no process", name, text);
+  const int64_t number = whole_number(value);
+  if (number <= 0 || number > INT_MAX) fail(ErrorKind::usage, "{}: '{}' is no process", name, value);
+  const auto parent = pid_t(number);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const bool is_gone = ::getppid() != parent && ::kill(parent, 0) != 0 && errno == ESRCH;
   if (is_gone) std::raise(SIGTERM);  // the parent ended before prctl()

@@ -1,12 +1,12 @@
 #include "src/cli/part_option.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <vector>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/number.h"
 
 namespace mxfp4::cli {
 
@@ -17,10 +17,9 @@ constexpr const char* count_name = "MXFP4_PACK_PARTS";
 constexpr const char* advice = "use --part I/N";
 
 std::optional<int> number_in(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most_parts) return {};
-  return value;
+  const int64_t value = whole_number(text);
+  if (value < 0 || value > most_parts) return {};
+  return int(value);
 }
 
 /// The number that one launcher gives.

@@ -1,16 +1,12 @@
 #include "src/models/layer_names.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "src/base/number.h"
 
 namespace mxfp4 {
 
 namespace {
-
-bool is_number(std::string_view part, int64_t& out) {
-  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), out);
-  return error == std::errc() && end == part.data() + part.size() && out >= 0;
-}
 
 /// "model.layers.3.mlp.experts.7.up_proj.weight", taken apart.
 struct LayerName {
@@ -28,7 +24,7 @@ LayerName take_apart(std::string_view name) {
     const size_t dot = std::min(name.find('.', start), name.size());
     const std::string_view part = name.substr(start, dot - start);
     int64_t number = 0;
-    if (start > 0 && is_number(part, number)) {
+    if (number = whole_number(part); start > 0 && number >= 0) {
       if (out.layer < 0) {
         out.root = name.substr(0, start - 1);
         out.layer = number;

@@ -1,10 +1,10 @@
 #include "src/models/model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_set>
 
 #include "src/base/log.h"
+#include "src/base/number.h"
 #include "src/models/families.h"
 #include "src/models/layer_names.h"
 #include "src/models/precision.h"
@@ -15,9 +15,8 @@ namespace mxfp4 {
 namespace {
 
 bool parse_number(std::string_view text, int64_t& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  const bool canonical = !text.empty() && (text[0] != '0' || text.size() == 1);  // 007 would be a second name of 7
-  return error == std::errc() && end == text.data() + text.size() && canonical && out >= 0;
+  out = whole_number(text);
+  return out >= 0 && (text[0] != '0' || text.size() == 1);  // 007 would be a second name of 7
 }
 
 /// One byte per scale, or F32.

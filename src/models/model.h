@@ -75,7 +75,7 @@ struct Model {
 
 /// How convert was told to read the checkpoint. OUT's manifest records it in `source`.
 struct ModelOptions {
-  std::string gate_up;            // "interleaved", "concatenated" or empty: by model_type
+  std::string gate_up = {};       // "interleaved", "concatenated" or empty: by model_type
   bool allow_incomplete = false;  // despite missing tensors or unintended contents; in a manifest: there were such
 };
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/json_difference.h"
 #include "src/packed/companions.h"
-#include "src/packed/json_difference.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/source_headers.h"
 #include "src/packed/tables.h"

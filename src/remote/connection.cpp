@@ -4,10 +4,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 
 #include "src/base/error.h"
+#include "src/base/number.h"
 #include "src/base/process.h"
 #include "src/base/signals.h"
 #include "src/remote/address.h"
@@ -28,21 +28,15 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-int64_t number_in(std::string_view text) {
-  int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : -1;
-}
-
 /// "bytes 0-31/4096"; the total may be *.
 void read_content_range(std::string_view text, HttpHeaders& h) {
   constexpr std::string_view unit = "bytes ";
   const size_t dash = text.find('-'), slash = text.find('/');
   if (!text.starts_with(unit) || slash == text.npos) return;
-  h.total = number_in(text.substr(slash + 1));
+  h.total = whole_number(text.substr(slash + 1));
   if (dash == text.npos || dash > slash) return;  // "bytes */4096", with 416
-  h.first = number_in(text.substr(unit.size(), dash - unit.size()));
-  h.last = number_in(text.substr(dash + 1, slash - dash - 1));
+  h.first = whole_number(text.substr(unit.size(), dash - unit.size()));
+  h.last = whole_number(text.substr(dash + 1, slash - dash - 1));
 }
 
 /// "Wed, 21 Oct 2015 07:28:00 GMT" in nanoseconds; 0 if it is no date.
@@ -55,7 +49,7 @@ int64_t date_in(const std::string& text) {
 /// A number of seconds, or the seconds until a date; -1 if it is neither.
 int64_t seconds_in(const std::string& text) {
   const int64_t date = date_in(text) / 1'000'000'000;
-  return date > 0 ? std::max<int64_t>(0, date - ::time(nullptr)) : number_in(text);
+  return date > 0 ? std::max<int64_t>(0, date - ::time(nullptr)) : whole_number(text);
 }
 
 /// The text if it can be the code of an error, else an empty one.
@@ -68,14 +62,14 @@ void read_header_line(std::string_view line, HttpHeaders& h) {
   if (line.starts_with("HTTP/")) {  // also of each answer before the last: 100 Continue
     h = {};
     const size_t space = line.find(' ');
-    h.status = space == line.npos ? 0 : int(number_in(line.substr(space + 1, 3)));
+    h.status = space == line.npos ? 0 : int(whole_number(line.substr(space + 1, 3)));
     return;
   }
   const size_t colon = line.find(':');
   if (colon == line.npos) return;
   const std::string name(line.substr(0, colon)), value(trimmed(line.substr(colon + 1)));
   const auto is = [&](const char* known) { return ::strcasecmp(name.c_str(), known) == 0; };
-  if (is("content-length")) h.content_length = number_in(value);
+  if (is("content-length")) h.content_length = whole_number(value);
   if (is("content-range")) read_content_range(value, h);
   if (is("retry-after")) h.retry_after = seconds_in(value);
   if (is("etag")) h.etag = value;

@@ -94,7 +94,7 @@ inline Lines read_config_text(std::string_view text) {
         Checkpoint ck = in_memory(made);
         ck.config = config;
         Problems of_model;
-        plan_for(ck, {gate_up}, "sglang", of_model);
+        plan_for(ck, {.gate_up = gate_up}, "sglang", of_model);
         if (problems.errors().empty())
           for (const std::string& line : of_model.errors()) problems.error("model", "{}", line);
       }

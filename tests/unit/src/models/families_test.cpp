@@ -235,7 +235,7 @@ TEST_CASE("the order of gate and up rows in one tensor is never assumed") {
         ck.add(module + f.w2 + f.scales, Dtype::U8, shape(64, 1));
       }
       ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
-      return ck.model(problems, {gate_up});
+      return ck.model(problems, {.gate_up = gate_up});
     };
     const auto refusal = [&](const Json& config, const std::string& gate_up = "") {
       Problems problems;
