@@ -20,20 +20,8 @@ removed() {
   expect 'nothing stays of it' 0 '' '' find place -mindepth 1 -name '.*'
 }
 
-has_a_job() { { read -r && read -r; } <"$(hidden journal)"; }
 # a conversion to place/k that SIGKILL ended after its first job
-leave() {
-  for try in $(seq 200); do
-    rm -rf place && place
-    "$program" convert "$many" place/k "${options[@]}" -q &
-    local pid=$!
-    until has_a_job || ! kill -0 $pid; do :; done
-    kill -KILL $pid
-    wait $pid
-    has_a_job && [ ! -e place/k ] && return
-  done
-  return 1
-} 2>/dev/null
+leave() { killed_run place place/k place/k "$program" convert "$many" place/k "${options[@]}" -q; }
 
 test_nothing_is_left() {
   expect 'help has an example' 0 '^  mxfp4-pack clean ' '' "$program" clean --help

@@ -93,6 +93,28 @@ go_on() {
   return $code
 }
 
+# has_a_job OUT: the journal of a run that writes OUT has a finished step
+has_a_job() { { read -r && read -r; } <"${1%"${1##*/}"}.${1##*/}.mxfp4-pack/journal"; } 2>/dev/null
+# to_first_job START OUT COMMAND..: begins a run that makes OUT, and waits until a step is done or it ends; $pid is its
+# process. START makes what is there before.
+to_first_job() {
+  rm -rf "$2" "${2%"${2##*/}"}.${2##*/}.mxfp4-pack" && $1
+  "${@:3}" 2>"$once/said" &
+  pid=$!
+  until has_a_job "$2" || ! kill -0 $pid; do :; done
+} 2>/dev/null
+# killed_run START OUT FILE COMMAND..: the same run, killed when a step is done; again if FILE is there already
+killed_run() {
+  local try pid
+  for try in $(seq 200); do
+    to_first_job "$1" "$2" "${@:4}"
+    kill -KILL $pid
+    wait $pid
+    has_a_job "$2" && [ ! -e "$3" ] && return
+  done
+  return 1
+} 2>/dev/null
+
 # put FILE OFFSET BYTE: one byte, as printf writes it (\377)
 put() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 # put_last FILE BYTE

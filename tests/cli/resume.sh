@@ -10,21 +10,8 @@ first=(--backend marlin --engine vllm --threads 1)
 second=(--add --backend marlin --engine sglang --threads 1)
 on() { "$program" convert "$source" k "${first[@]}" "$@"; }
 
-has_a_job() { { read -r && read -r; } <"$journal"; }
-# leave UNLESS-THIS-FILE START OPTIONS...: ends a conversion to k by SIGKILL when a job is done; again if the signal was too
-# late. START makes what is there before.
-leave() {
-  for try in $(seq 200); do
-    rm -rf k .k.* && $2
-    "$program" convert "$source" k "${@:3}" -q &
-    local pid=$!
-    until has_a_job || ! kill -0 $pid; do :; done
-    kill -KILL $pid
-    wait $pid
-    has_a_job && [ ! -e "$1" ] && return
-  done 2>/dev/null
-  return 1
-}
+# leave UNLESS-THIS-FILE START OPTIONS...: a conversion to k that SIGKILL ended when a job was done
+leave() { killed_run "$2" k "$1" "$program" convert "$source" k "${@:3}" -q; }
 leave_new() { prepare leave k : "${first[@]}"; }
 is_right() {
   expect 'the output is right' 0 'right' '' "$program" verify k --source "$source"

@@ -3,12 +3,10 @@
 # usage: strangers.sh MXFP4-PACK SOURCE-DIR [CASE..]
 . "$(dirname "$0")/lib.sh"
 
+from=("$program" convert --backend marlin --engine vllm --threads 1)
 # run_to_first_job SOURCE: begins a conversion and stops it after its first job; $pid is its process
 run_to_first_job() {
-  rm -rf "$dir/k" "$dir"/.k.*
-  "$program" convert "$1" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/said" &
-  pid=$!
-  until { read -r && read -r; } <"$dir/.k.mxfp4-pack/journal" || ! kill -0 $pid; do :; done
+  to_first_job : "$dir/k" "${from[@]}" "$1" "$dir/k" -q
   kill -STOP $pid
 }
 # meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, continues after COMMAND
@@ -22,26 +20,21 @@ meanwhile() {
     wait $pid
     local code=$?
     [ $code -eq 0 ] && [ -e "$dir/k/packed" ] && restore && continue  # it had ended before
-    cat "$dir/said"
+    cat "$once/said"
     return $code
   done
 } 2>/dev/null
 # What COMMAND took from the source "short".
 restore() { rm -rf "$dir/short" "$dir/gone" && cp -rp "$once/many" "$dir/short"; }
 may_not() { if [ "$(id -u)" = 0 ]; then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"; else "$@"; fi; }
-many_to_k() { "$program" convert "$once/many" "$dir/k" --backend marlin --engine vllm --threads 1 "$@"; }
+many_to_k() { "${from[@]}" "$once/many" "$dir/k" "$@"; }
 ln -s "$tiny" "$once/tiny"  # a name without spaces
 synth gpt-oss-20b "$once/many" --tiny --layers 24
 # killed after a job, with a file of somebody's in its partial output
 leave() {
-  for try in $(seq 200); do
-    run_to_first_job "$once/many"
-    kill -KILL $pid
-    wait $pid
-    [ ! -e "$dir/k" ] && { read -r && read -r; } <"$dir/.k.mxfp4-pack/journal" && break
-  done
-  echo text >"$dir/.k.mxfp4-pack/new/packed/thesis"
-} 2>/dev/null
+  killed_run : "$dir/k" "$dir/k" "${from[@]}" "$once/many" "$dir/k" -q &&
+    echo text >"$dir/.k.mxfp4-pack/new/packed/thesis"
+}
 stage=.o.mxfp4-pack partial=.o.mxfp4-pack/new journal=.o.mxfp4-pack/journal
 on() { "$program" convert "$dir/in" "$dir/o" --backend marlin --engine vllm -q "$@"; }
 cp -r "$tiny" "$once/in"

@@ -7,6 +7,7 @@
 #include "src/models/model.h"
 #include "tests/support/make_checkpoint.h"
 #include "tests/support/program.h"
+#include "tests/support/said.h"
 
 namespace mxfp4 {
 
@@ -56,13 +57,9 @@ inline std::string convert_with(const Backend& b, const std::string& from, const
   ConvertOptions o = conversion(from, out, b.engine, b.name);
   o.layout_version = b.layout_version;
   o.threads = 1;
-  try {
-    convert(o);
-  } catch (const Error& e) {
-    return e.lines.front();
-  }
-  CHECK(is_right(out, from));
-  return {};
+  const std::string refusal = said_by([&] { convert(o); });
+  if (refusal.empty()) CHECK(is_right(out, from));
+  return refusal;
 }
 
 }  // namespace mxfp4

@@ -8,6 +8,7 @@
 #include "src/backends/gpu.h"
 #include "src/base/error.h"
 #include "src/base/file.h"
+#include "tests/support/said.h"
 #include "tests/support/temp_dir.h"
 
 using namespace mxfp4;
@@ -16,12 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string error_of(const std::string& engine) {
-  try {
-    read_engine(engine);
-  } catch (const Error& e) {
-    return e.lines.front();
-  }
-  return {};
+  return said_by([&] { read_engine(engine); });
 }
 
 /// Sets an environment variable, and restores it at the end.

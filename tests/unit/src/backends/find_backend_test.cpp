@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "src/backends/backend.h"
+#include "tests/support/said.h"
 
 using namespace mxfp4;
 
@@ -92,12 +93,7 @@ TEST_CASE("a release of the engine chooses the layout version") {
 
 TEST_CASE("a layout version that a release does not load is refused with those that it loads") {
   const auto message = [](const char* name, const char* engine, const char* version, const char* release) {
-    try {
-      find_backend(name, engine, version, nullptr, release);
-    } catch (const Error& e) {
-      return e.lines[0];
-    }
-    return std::string();
+    return said_by([&] { find_backend(name, engine, version, nullptr, release); });
   };
   CHECK(message("flashinfer-cutlass", "vllm", "v1", "0.33.0") ==
         "vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2");
@@ -107,12 +103,7 @@ TEST_CASE("a layout version that a release does not load is refused with those t
 
 TEST_CASE("names, engines and versions that are not there are listed") {
   const auto message = [](const char* name, const char* engine, const char* version) {
-    try {
-      find_backend(name, engine, version);
-    } catch (const Error& e) {
-      return e.lines[0];
-    }
-    return std::string();
+    return said_by([&] { find_backend(name, engine, version); });
   };
   CHECK(message("marlin9", "vllm", "").find("no backend 'marlin9'") == 0);
   CHECK(message("marlin", "transformers", "") ==

@@ -6,6 +6,7 @@
 
 #include "kernels/pack/device.h"
 #include "src/base/file.h"
+#include "tests/support/said.h"
 #include "tests/support/testdata.h"
 
 using namespace mxfp4;
@@ -41,12 +42,7 @@ Json wide() {
 const Backend& read(const Json& file) { return read_layout(file.dump(), "file.json"); }
 
 std::string refusal(const Json& file) {
-  try {
-    read(file);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return said_by([&] { read(file); });
 }
 
 /// The packed bytes of a scale tensor. scales: those of all rows.

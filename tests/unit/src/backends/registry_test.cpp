@@ -8,6 +8,7 @@
 #include "src/synth/synth.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
+#include "tests/support/said.h"
 #include "tests/support/seal.h"
 
 using namespace mxfp4;
@@ -108,12 +109,7 @@ void check_layer(const Golden& golden, const Maker& m) {
 /// The lines of the error if convert refuses the checkpoint.
 std::string refusal(const Maker& m, const std::string& from) {
   const TempDir dir;
-  try {
-    convert(options_of(m, from, dir / "out"));
-  } catch (const Error& e) {
-    return fmt::format("{}", fmt::join(e.lines, "\n"));
-  }
-  return {};
+  return said_by([&] { convert(options_of(m, from, dir / "out")); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "src/base/json.h"
+#include "tests/support/said.h"
 
 using namespace mxfp4;
 
@@ -47,12 +48,8 @@ TEST_CASE("what repeats over layers and experts is one line with a count, the fi
 }
 
 TEST_CASE("what another run took away is said to be that") {
-  const auto said = [](const std::string& file, int error) -> std::string {
-    try {
-      fail_errno(file, "cannot open", error);
-    } catch (const Error& e) {
-      return e.lines.front();
-    }
+  const auto said = [](const std::string& file, int error) {
+    return said_by([&] { fail_errno(file, "cannot open", error); });
   };
   const std::string hidden = "/models/.out.mxfp4-pack/new/packed";
   CHECK(said(hidden, ENOENT).ends_with("No such file or directory; another run of mxfp4-pack has moved or removed it"));

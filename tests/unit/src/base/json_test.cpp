@@ -4,16 +4,14 @@
 #include <cmath>
 
 #include "src/base/error.h"
+#include "tests/support/said.h"
 
 using namespace mxfp4;
 
 namespace {
 
-std::string said_of(const std::string& text) try {
-  parse_json(text, "f");
-  return {};
-} catch (const Error& e) {
-  return e.lines.front();
+std::string said_of(const std::string& text) {
+  return said_by([&] { parse_json(text, "f"); });
 }
 
 }  // namespace

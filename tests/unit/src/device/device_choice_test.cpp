@@ -6,18 +6,14 @@
 #include "src/backends/backend.h"
 #include "src/synth/synth.h"
 #include "tests/support/program.h"
+#include "tests/support/said.h"
 
 using namespace mxfp4;
 
 namespace {
 
 std::string refusal(const std::string& name) {
-  try {
-    choose_device({name});
-  } catch (const Error& e) {
-    return e.lines.front();
-  }
-  return {};
+  return said_by([&] { choose_device({name}); });
 }
 
 /// Converts on a device; false if the backend does not support the checkpoint.

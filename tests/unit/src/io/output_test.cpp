@@ -15,6 +15,7 @@
 #include "src/packed/manifest.h"
 #include "tests/support/make_checkpoint.h"
 #include "tests/support/program.h"
+#include "tests/support/said.h"
 
 using namespace mxfp4;
 
@@ -23,12 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string refusal_of(const ConvertOptions& o) {
-  try {
-    convert(o);
-  } catch (const Error& e) {
-    return fmt::format("{}: {}", name_of(e.kind), fmt::join(e.lines, "\n"));
-  }
-  return "";
+  return said_by([&] { convert(o); });
 }
 
 /// The staging directory of `dir`/out.

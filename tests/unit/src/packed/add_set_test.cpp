@@ -8,6 +8,7 @@
 #include "src/inspect/diff.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
+#include "tests/support/said.h"
 
 using namespace mxfp4;
 
@@ -53,12 +54,7 @@ bool are_equal(const std::string& a, const std::string& b) {
 
 std::string refusal(const ConvertOptions& o) {
   const auto before = inodes_of(o.out);
-  std::string said;
-  try {
-    convert(o);
-  } catch (const Error& e) {
-    said = e.lines.front();
-  }
+  const std::string said = said_by([&] { convert(o); });
   CHECK(inodes_of(o.out) == before);
   return said;
 }
