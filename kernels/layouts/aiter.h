@@ -12,22 +12,16 @@ namespace mxfp4 {
 struct Aiter16x16Codes : Unpadded {
   static constexpr const char* name = "aiter_16x16.codes";
   static constexpr int tile_n = 16, tile_b = 32;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 4 % 16, w / 64 * 16 + w % 4 * 4 + i}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return tn * 16 * s.b + tb * 512 + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w / 4 % 16, w / 64 * 16 + w % 4 * 4 + i}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tn * 16 * s.b + tb * 512 + w * 4; }
 };
 
 /// U8 [N, K/32] holding [N/32][K/256][4: g % 4][16: n % 16][2: g / 4][2: n / 16] for row n and scale g of a tile.
 struct Cdna4Scales : Unpadded {
   static constexpr const char* name = "cdna4.scales";
   static constexpr int tile_n = 32, tile_b = 8;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w % 16 + i % 2 * 16, w / 16 + i / 2 * 4}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return tn * 32 * s.b + tb * 256 + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w % 16 + i % 2 * 16, w / 16 + i / 2 * 4}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tn * 32 * s.b + tb * 256 + w * 4; }
 };
 
 }  // namespace mxfp4

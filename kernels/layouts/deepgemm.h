@@ -11,11 +11,8 @@ namespace mxfp4 {
 struct DeepgemmScales {
   static constexpr const char* name = "deepgemm.scales";
   static constexpr int tile_n = 4, tile_b = 4, store_n = 4, store_b = 4;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w, i}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return (tb * s.n + tn * 4 + w) * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w, i}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tb * s.n + tn * 4 + w) * 4; }
 };
 
 /// I32 [K'/128, N]: the same words as above, but each block of 128 rows is in the order of UTCCP: row 32i + j is stored
@@ -23,9 +20,7 @@ struct DeepgemmScales {
 struct DeepgemmMegaScales : ScaleAtom<32> {
   static constexpr const char* name = "deepgemm_mega.scales";
   static constexpr int store_n = 1, store_b = 4;
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return (tb * s.n + tn * 128 + w) * 4;
-  }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tb * s.n + tn * 128 + w) * 4; }
 };
 
 }  // namespace mxfp4

@@ -15,15 +15,15 @@
 namespace mxfp4 {
 
 /// The byte offset of word `word` (0..7) of row 8h + r of a tile in the storage.
-MXFP4_HD constexpr int64_t sm90_offset(Shape s, int64_t tn, int64_t tb, int h, int r, int word) {
+constexpr int64_t sm90_offset(Shape s, int64_t tn, int64_t tb, int h, int r, int word) {
   return (tn * 16 + h * 8 + r) * s.b + tb * 32 + word * 4;
 }
 
 /// U8 [N, K/2].
 struct FlashinferSm90V2Codes : HopperTile, Unpadded {
   static constexpr const char* name = "flashinfer_sm90_v2.codes";
-  MXFP4_HD static constexpr int bit(int i) { return hopper_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr int bit(int i) { return hopper_bit(i); }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return sm90_offset(s, tn, tb, w / 4 % 2, w / 16, w / 8 % 2 * 4 + w % 4);
   }
 };
@@ -31,7 +31,7 @@ struct FlashinferSm90V2Codes : HopperTile, Unpadded {
 /// U8 [N, K/2]. v2's words with whole nibbles: a byte holds the same column of rows r (low) and r+8 (high).
 struct FlashinferSm90V1Codes : FlashinferSm90V2Codes {
   static constexpr const char* name = "flashinfer_sm90_v1.codes";
-  MXFP4_HD static constexpr int bit(int i) { return nibble_bit({0, 2, 1, 3, 4, 6, 5, 7}, i); }
+  static constexpr int bit(int i) { return nibble_bit({0, 2, 1, 3, 4, 6, 5, 7}, i); }
 };
 
 /// U8 [N, K/2]. A word holds four columns of row r, then four of row r+8. The signs are stored at the sign bits of
@@ -39,9 +39,9 @@ struct FlashinferSm90V1Codes : FlashinferSm90V2Codes {
 struct FlashinferSm90Fp4Fp8Codes : Unpadded {
   static constexpr const char* name = "flashinfer_sm90_fp4fp8.codes";
   static constexpr int tile_n = 16, tile_b = 32;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 16 + i / 2 * 8, w % 16 * 2 + i % 2}; }
-  MXFP4_HD static constexpr int bit(int i) { return i % 4 < 3 ? i : i / 4 % 2 ? i / 8 * 4 + 3 : (i / 8 + 4) * 4 + 3; }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {w / 16 + i / 2 * 8, w % 16 * 2 + i % 2}; }
+  static constexpr int bit(int i) { return i % 4 < 3 ? i : i / 4 % 2 ? i / 8 * 4 + 3 : (i / 8 + 4) * 4 + 3; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return sm90_offset(s, tn, tb, w / 4 % 2, w / 16, w / 8 % 2 * 4 + w % 4);
   }
 };
@@ -50,11 +50,8 @@ struct FlashinferSm90Fp4Fp8Codes : Unpadded {
 struct FlashinferSm90V1Scales : Unpadded {
   static constexpr const char* name = "flashinfer_sm90_v1.scales";
   static constexpr int tile_n = 16, tile_b = 4;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w, i}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return (tb * s.n + tn * tile_n + w) * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w, i}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tb * s.n + tn * tile_n + w) * 4; }
 };
 
 /// U8 [N/64, K/128, 16, 16]: rows f, f+16, f+32 and f+48 side by side.

@@ -3,14 +3,14 @@
 // A matrix is n rows of b bytes, row after row. Codes have b = K/2: byte j holds column 2j in its low nibble and 2j+1
 // in its high nibble. Scales have b = K/32. A bias is a matrix of n rows of one element.
 // A layout reads four source bytes, rearranges their 32 bits and stores the word at an offset. Three constexpr
-// functions define this; pack, unpack, the CUDA kernels and the proof below are all derived from them:
+// functions define this; its modes (modes.h), and so all that packs, and the proof below are derived from them:
 //
 //     struct L {
 //       static constexpr const char* name;            // "marlin.codes": the name in the manifest
 //       static constexpr int tile_n, tile_b;          // a tile is tile_n rows of tile_b bytes
 //       static constexpr int store_n, store_b;        // storage is padded up to multiples of these (1: never)
 //       Byte at(int w, int i);                        // source byte i (0..3, first = lowest) of word w of a tile
-//       int bit(int i);                               // bit i of the word comes from gathered bit bit(i)
+//       int bit(int i);                               // bit i of the word comes from gathered bit bit(i); none: i
 //       int64_t offset(Shape s, int64_t tn, int64_t tb, int w);   // byte offset of word w of tile (tn, tb)
 //     };
 //
@@ -40,11 +40,8 @@ struct Byte {
   int n, b;
 };
 
-/// The bit() of a layout that keeps each byte at its place in the word.
-MXFP4_HD constexpr int same_bit(int i) { return i; }
-
 /// The bit() of a layout that moves nibbles: nibble j of the word is gathered nibble nibble[j].
-MXFP4_HD constexpr int nibble_bit(const int (&nibble)[8], int i) { return nibble[i / 4] * 4 + i % 4; }
+constexpr int nibble_bit(const int (&nibble)[8], int i) { return nibble[i / 4] * 4 + i % 4; }
 
 /// Base of a layout that never pads its storage.
 struct Unpadded {
@@ -62,12 +59,19 @@ inline constexpr bool is_plain = !requires {
   L::at(0, 0);
 };
 
+/// L's bit(), if it has one.
+template <class L>
+constexpr int bit_of(int i) {
+  if constexpr (requires { L::bit(0); }) return L::bit(i);
+  return i;
+}
+
 template <class L>
 inline constexpr int words_per_tile = L::tile_n* L::tile_b / 4;
 
 /// The shape that L stores for a matrix of shape s: s itself, or s with L's own storage padding.
 template <class L>
-MXFP4_HD constexpr Shape storage(Shape s) {
+constexpr Shape storage(Shape s) {
   return {round_up(s.n, L::store_n), round_up(s.b, L::store_b)};
 }
 
@@ -76,14 +80,6 @@ template <class L>
 constexpr bool fits(Shape s) {
   const Shape p = storage<L>(s);
   return p.n % L::tile_n == 0 && p.b % L::tile_b == 0;
-}
-
-/// bit() applied to a gathered word.
-template <class L>
-MXFP4_HD constexpr uint32_t permute(uint32_t word) {
-  uint32_t out = 0;
-  for (int i = 0; i < 32; ++i) out |= (word >> L::bit(i) & 1u) << i;
-  return out;
 }
 
 namespace detail {
@@ -99,7 +95,7 @@ constexpr bool tile_is_bijection() {
       seen[c.n * L::tile_b + c.b] = true;
     }
   uint32_t bits = 0;
-  for (int i = 0; i < 32; ++i) bits |= 1u << L::bit(i);
+  for (int i = 0; i < 32; ++i) bits |= 1u << bit_of<L>(i);
   return bits == 0xFFFFFFFFu;
 }
 

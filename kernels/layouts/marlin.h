@@ -14,9 +14,9 @@ namespace mxfp4 {
 struct MarlinCodes : Unpadded {
   static constexpr const char* name = "marlin.codes";
   static constexpr int tile_n = 64, tile_b = 8;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w % 4 * 16 + w / 16 + i / 2 * 8, w / 4 % 4 + i % 2 * 4}; }
-  MXFP4_HD static constexpr int bit(int i) { return nibble_bit({0, 2, 4, 6, 1, 3, 5, 7}, i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {w % 4 * 16 + w / 16 + i / 2 * 8, w / 4 % 4 + i % 2 * 4}; }
+  static constexpr int bit(int i) { return nibble_bit({0, 2, 4, 6, 1, 3, 5, 7}, i); }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return ((tb * (s.n / tile_n) + tn) * 128 + w) * 4;
   }
 };
@@ -25,20 +25,16 @@ struct MarlinCodes : Unpadded {
 struct MarlinScales : Unpadded {
   static constexpr const char* name = "marlin.scales";
   static constexpr int tile_n = 64, tile_b = 1;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 2 + 8 * (w % 2 * 4 + i % 2 * 2 + i / 2), 0}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return tb * s.n + tn * tile_n + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w / 2 + 8 * (w % 2 * 4 + i % 2 * 2 + i / 2), 0}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tb * s.n + tn * tile_n + w * 4; }
 };
 
 /// BF16 [N]. In each 32 elements, position 8i + 2a + b holds element 2i + 8a + b.
 struct MarlinBias : Unpadded {
   static constexpr const char* name = "marlin.bias";
   static constexpr int tile_n = 32, tile_b = 2;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 4 * 2 + w % 4 * 8 + i / 2, i % 2}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {w / 4 * 2 + w % 4 * 8 + i / 2, i % 2}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return tb * s.n * tile_b + (tn * 16 + w) * 4;
   }
 };
@@ -47,9 +43,9 @@ struct MarlinBias : Unpadded {
 struct MarlinA8Codes : Unpadded {
   static constexpr const char* name = "marlin_a8.codes";
   static constexpr int tile_n = 32, tile_b = 16;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w % 4 * 8 + w / 16, w / 4 % 4 * 2 + i % 2 + i / 2 * 8}; }
-  MXFP4_HD static constexpr int bit(int i) { return nibble_bit({0, 4, 1, 5, 2, 6, 3, 7}, i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {w % 4 * 8 + w / 16, w / 4 % 4 * 2 + i % 2 + i / 2 * 8}; }
+  static constexpr int bit(int i) { return nibble_bit({0, 4, 1, 5, 2, 6, 3, 7}, i); }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return ((tb * (s.n / tile_n) + tn) * 128 + w) * 4;
   }
 };
@@ -58,11 +54,8 @@ struct MarlinA8Codes : Unpadded {
 struct MarlinA8Scales : Unpadded {
   static constexpr const char* name = "marlin_a8.scales";
   static constexpr int tile_n = 32, tile_b = 1;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 2 * 2 + w % 2 * 16 + i / 2 * 8 + i % 2, 0}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return tb * s.n + tn * tile_n + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w / 2 * 2 + w % 2 * 16 + i / 2 * 8 + i % 2, 0}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tb * s.n + tn * tile_n + w * 4; }
 };
 
 }  // namespace mxfp4

@@ -45,65 +45,45 @@ using Modes = std::vector<Mode>;
 /// Rows, bytes of a row, and bytes of one expert that a layout from a file may have.
 inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) << 26;
 
-/// Bytes that a tile stores in a row, if the modes allow that many.
-inline constexpr int64_t together = 64;
-
 /// Nibbles of a row of pads that repeat nibbles of a real row; places are in the storage.
 struct Repeat {
   int64_t row, at, from_row, from_at, count;
 };
 
-/// Checked modes, cut into tiles for the drivers. Each unit of a tile gathers `unit` source bytes and rearranges their
-/// bits; a unit with copies gathers some bytes again. A unit that only moves bytes within a row (`runs`) may have any
-/// length. If a stored byte has nibbles of different bytes, units are runs of nibbles, and whatever counts bytes here
-/// counts nibbles: `unit`, `tile.b` and all places.
+/// A mode, or a factor of one, at its place.
+struct Counted {
+  Mode mode;
+  int64_t weight;  // in the stored bit's number
+};
+
+/// Checked modes. Their first digits count the bits of a unit. It is a run of a row's bytes, or 1, 2, 4 or 8 stored
+/// bytes whose bits come from as many whole bytes. Else it is a run of nibbles, and `unit` counts nibbles.
 class ModeLayout {
  public:
-  /// Throws std::invalid_argument with the reason if the modes, apart from copies, are no bijection of the storage.
-  /// Also throws if they have no unit of 1, 2, 4 or 8 bytes that consists of whole source bytes.
-  /// from_file: sizes are limited, so that a wrong file cannot take all memory.
+  /// Throws std::invalid_argument with the reason if the modes, apart from copies, are no bijection of the storage, or
+  /// have no unit. from_file: the layout comes from a file, so it is checked, and sizes are limited so that a wrong
+  /// file cannot take all memory.
   ModeLayout(Shape storage, Modes modes, bool from_file = true);
 
   Shape storage;
   Modes modes;
   int64_t copies = 1;  // of every source bit
-  int grain = 8;       // bits of what is counted: a byte, or a nibble
-  Shape tile;
+  int grain = 8;       // bits of what `unit` counts: a byte, or a nibble
   int64_t unit = 0;
   bool runs = false;
-  struct Place {
-    int64_t row, byte;
-    friend constexpr bool operator==(const Place&, const Place&) = default;
-  };
-  std::vector<Place> gather;         // of the unit's bytes, from the unit's first
-  std::vector<int> bit;              // bit i of the unit is gathered bit bit[i]
-  std::vector<Place> from;           // of each unit of a tile, from the tile's first byte
-  std::vector<int64_t> to;           // the same in the stored matrix
-  std::vector<int64_t> down, along;  // tile (tn, tb) is stored at down[tn] + along[tb]
-  std::vector<int64_t> copy = {0};   // places of a unit's copies, from its first place
-  struct Digit {                     // a mode, or a factor of one, at its place
-    Mode mode;
-    int64_t weight;  // of the digit in the stored bit's number
-  };
-  std::vector<Digit> strip;     // the digits that count the units of a row of tiles
+  std::vector<Step> gather;     // of each byte of a unit that does not run; one with copies gathers some bytes again
+  std::vector<int> bit;         // bit i of such a unit is gathered bit bit[i]
+  std::vector<Counted> rest;    // the digits that count units
+  std::vector<Counted> copy;    // those that count copies of units
   std::vector<Repeat> repeats;  // in the order of rows
 
-  int64_t row_grains() const { return storage.b * 8 / grain; }
   /// The source of a stored bit.
   Step source(int64_t stored_bit) const;
 
  private:
-  struct Side;  // down the rows or along them
-  std::vector<Digit> take_unit();
-  bool take_whole_bytes(std::vector<Digit>& rest);
-  void take_copies(std::vector<Digit>& rest);
-  static bool split(Digit& d, int64_t take);
-  std::vector<Digit> take_together(std::vector<Digit>& digits);
+  bool take_run(int64_t multiple);
+  bool take_whole_bytes();
   void take_bits(const std::vector<Step>& bits);
-  void cut_tiles(std::vector<Digit> digits);
-  static void take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner);
-  std::vector<int64_t> tile_places(const std::vector<Digit>& digits, Side side, int64_t size, int64_t all) const;
-  void take_tile(const std::vector<Digit>& digits);
 };
 
 /// The source of a stored bit.
@@ -115,5 +95,8 @@ void append(Modes& modes, Mode m);
 /// Finds the fewest modes with these steps, which may begin anywhere. A digit is split off as soon as the remaining
 /// steps do not depend on the digit. In each direction the least step of a mode is 0.
 Modes factor(std::vector<Step> steps);
+
+/// The same digits as the fewest modes.
+Modes fewest(const Modes& modes);
 
 }  // namespace mxfp4

@@ -11,9 +11,8 @@ namespace mxfp4 {
 template <int span>
 struct ScaleAtom {
   static constexpr int tile_n = 4 * span, tile_b = 4;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w % 4 * span + w / 4, i}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {w % 4 * span + w / 4, i}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return (tn * (s.b / 4) + tb) * (16 * span) + w * 4;
   }
 };

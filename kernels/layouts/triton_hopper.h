@@ -14,8 +14,8 @@ namespace mxfp4 {
 template <int rows, int bytes>
 struct TritonHopperCodes : HopperTile {
   static constexpr int store_n = rows, store_b = bytes;
-  MXFP4_HD static constexpr int bit(int i) { return hopper_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr int bit(int i) { return hopper_bit(i); }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     const int row = w / 32, word = w / 16 % 2 * 16 + w % 4 * 4 + w / 4 % 4;
     return (tn * 4 + row) * s.b * 4 + tb * 128 + word * 4;
   }
@@ -36,9 +36,8 @@ template <int groups>
 struct TritonHopperScales {
   static constexpr int warps = 8;  // of the kernel
   static constexpr int tile_n = 16, tile_b = 2, store_n = 32 * warps, store_b = groups;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w + i % 2 * 8, i / 2}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {w + i % 2 * 8, i / 2}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     const int64_t row = tn / (2 * warps) * warps + tn % warps, half = tn / warps % 2;
     return row * s.b * 32 + tb * 64 + half * 32 + w * 4;
   }

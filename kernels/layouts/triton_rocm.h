@@ -10,11 +10,8 @@ namespace mxfp4 {
 struct TritonRocmScales : Unpadded {
   static constexpr const char* name = "triton_rocm.scales";
   static constexpr int tile_n = 32, tile_b = 1;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w * 4 + i, 0}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return tb * s.n + tn * 32 + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w * 4 + i, 0}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tb * s.n + tn * 32 + w * 4; }
 };
 
 }  // namespace mxfp4

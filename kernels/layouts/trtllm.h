@@ -9,15 +9,14 @@
 namespace mxfp4 {
 
 /// The source of row j of the result, both counted from the block of 32 rows that holds them.
-MXFP4_HD constexpr int trtllm_row(int j) { return j / 32 * 32 + j % 8 * 4 + j % 32 / 8; }
+constexpr int trtllm_row(int j) { return j / 32 * 32 + j % 8 * 4 + j % 32 / 8; }
 
 /// Rows of a multiple of `bytes` bytes, shuffled.
 template <int bytes>
 struct TrtllmRows : Unpadded {
   static constexpr int tile_n = 32, tile_b = bytes;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {trtllm_row(w * 4 / bytes), w * 4 % bytes + i}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+  static constexpr Byte at(int w, int i) { return {trtllm_row(w * 4 / bytes), w * 4 % bytes + i}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
     return (tn * 32 + w * 4 / bytes) * s.b + tb * bytes + w * 4 % bytes;
   }
 };
@@ -36,7 +35,7 @@ struct TrtllmBias : TrtllmRows<4> {
 struct TrtllmScales : ScaleAtom<32> {
   static constexpr const char* name = "trtllm.scales";
   static constexpr int store_n = 1, store_b = 4;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {trtllm_row(ScaleAtom<32>::at(w, i).n), i}; }
+  static constexpr Byte at(int w, int i) { return {trtllm_row(ScaleAtom<32>::at(w, i).n), i}; }
 };
 
 }  // namespace mxfp4

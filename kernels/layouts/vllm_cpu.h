@@ -11,22 +11,17 @@ namespace mxfp4 {
 struct VllmCpuCodes : Unpadded {
   static constexpr const char* name = "vllm_cpu.codes";
   static constexpr int tile_n = 32, tile_b = 16;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w % 8 * 2 + i % 2 + i / 2 * 16, w / 8}; }
-  MXFP4_HD static constexpr int bit(int i) { return nibble_bit({0, 4, 1, 5, 2, 6, 3, 7}, i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return (tn * s.b + tb * 16) * 32 + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w % 8 * 2 + i % 2 + i / 2 * 16, w / 8}; }
+  static constexpr int bit(int i) { return nibble_bit({0, 4, 1, 5, 2, 6, 3, 7}, i); }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tn * s.b + tb * 16) * 32 + w * 4; }
 };
 
 /// U8 [N/32, K/32, 32].
 struct VllmCpuScales : Unpadded {
   static constexpr const char* name = "vllm_cpu.scales";
   static constexpr int tile_n = 32, tile_b = 1;
-  MXFP4_HD static constexpr Byte at(int w, int i) { return {w * 4 + i, 0}; }
-  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
-  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return (tn * s.b + tb) * 32 + w * 4;
-  }
+  static constexpr Byte at(int w, int i) { return {w * 4 + i, 0}; }
+  static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tn * s.b + tb) * 32 + w * 4; }
 };
 
 }  // namespace mxfp4

@@ -1,4 +1,4 @@
-// Pads that repeat source values (ModeLayout::repeats), in staged rows.
+// Pads that repeat source values (ModeLayout::repeats), in the staged rows of a whole storage.
 #pragma once
 
 #include <vector>
@@ -8,19 +8,16 @@
 
 namespace mxfp4 {
 
-/// Rows n to end of the storage, of `bytes` each, that are in memory.
-struct Staged {
-  int64_t n, end, bytes;
-};
+inline int nibble_at(const uint8_t* bytes, int64_t at) { return bytes[at / 2] >> at % 2 * 4 & 15; }
+inline void put_nibble(uint8_t* bytes, int64_t at, int nibble) {
+  const int shift = int(at % 2) * 4;
+  bytes[at / 2] = uint8_t((bytes[at / 2] & 0xF0 >> shift) | nibble << shift);
+}
 
-/// Writes the repeated values of the staged rows.
-void fill_repeats(const std::vector<Repeat>& repeats, const Matrix& m, Staged s, uint8_t* rows);
-/// Writes the matrix's pads in their places. T is that of Matrix or MutableMatrix, here and below.
-template <class T>
-void clear_repeats(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, uint8_t* rows);
-/// Counts the bytes that differ from the values that they should repeat.
-template <class T>
-void compare_repeats(const std::vector<Repeat>& repeats, const BasicMatrix<T>& m, Staged s, const uint8_t* rows,
-                     PadReport& report);
+/// Writes the repeated values.
+void fill_repeats(const std::vector<Repeat>& repeats, int64_t row_bytes, uint8_t* rows);
+/// Counts the nibbles that differ from those that they should repeat. Then writes the matrix's pads in their places.
+void take_repeats(const std::vector<Repeat>& repeats, const MutableMatrix& m, int64_t row_bytes, uint8_t* rows,
+                  PadReport& report);
 
 }  // namespace mxfp4

@@ -23,13 +23,13 @@ std::string describe(LayerSize real, LayerSize padded) {
          side("intermediate", real.intermediate, padded.intermediate);
 }
 
-/// "marlin.codes" or "3 modes, tiles of 4 x 8 bytes".
+/// "marlin.codes" or "no built-in layout: 3 modes".
 std::string describe(const Layout& layout) {
   const auto* given = std::get_if<ByModes>(&layout);
   if (!given) return name_of(layout);
   const ModeLayout& m = *given->modes;
-  return fmt::format("no built-in layout: {} modes, tiles of {} x {} {}{}{}", m.modes.size(), m.tile.n, m.tile.b,
-                     m.grain == 8 ? "bytes" : "nibbles", m.repeats.empty() ? "" : ", pads that repeat values",
+  return fmt::format("no built-in layout: {} modes{}{}", m.modes.size(),
+                     m.repeats.empty() ? "" : ", pads that repeat values",
                      m.copies > 1 ? fmt::format(", every bit stored {} times", m.copies) : "");
 }
 

@@ -18,7 +18,7 @@ COPY = """.Ltop:
 NATIVE = "g++ -std=c++20 -O1 -fconstexpr-ops-limit=1000000000 -x c++".split()
 ARM = "aarch64-linux-gnu-g++ -std=c++20 -O3 -fno-ipa-icf -x c++ -S -o -".split()
 MCA = "llvm-mca-19 -mtriple=aarch64 -mcpu=neoverse-v2 -iterations=400".split()
-SOURCES = "layouts/layouts layouts/modes layouts/modes_of pack/cpu/numbers pack/cpu/lane_moves pack/cpu/planes pack/cpu/route pack/cpu/strips".split()
+SOURCES = "layouts/layouts layouts/modes layouts/modes_of pack/cpu/numbers pack/cpu/lane_moves pack/cpu/planes pack/cpu/find_route".split()
 DISPATCH = "ldr w9,[x20]\\n cmp w9,#8\\n ldrh w9,[x21,w9,uxtw #1]\\n adr x10,.\\n add x9,x10,w9,sxth #2\\n add x20,x20,#128\\n br x9"
 
 TERM = ("ldr w9,[x20]\\n ldrh w9,[x21,w9,uxtw #1]\\n adr x10,.\\n add x9,x10,w9,sxth #2\\n br x9\\n"
@@ -26,7 +26,7 @@ TERM = ("ldr w9,[x20]\\n ldrh w9,[x21,w9,uxtw #1]\\n adr x10,.\\n add x9,x10,w9,
 
 PRINT = """
 #include <cstdio>
-#include "kernels/pack/cpu/strips.h"
+#include "kernels/pack/cpu/route.h"
 #include "tests/bench/bench_rows.h"
 using namespace mxfp4;
 void print(std::string name, const char* way, const Route& r) {
@@ -46,9 +46,7 @@ int main(int, char** argv) {
   for (const Row& row : rows_of({"", 1, 2944, 3072, 5888, 3072, false}, argv[1])) {
     if (row.name != in_file) name = row.name;
     if (!row.modes) continue;
-    const Driver driver{"neon", nullptr, nullptr, {4, 4, Mixing::shifts, false, 4, true}};
-    const int64_t tiles = Strips(*row.modes, driver).rows() / row.modes->tile.n;
-    const auto routes = find_routes(*row.modes, tiles, driver.vectors);
+    const auto routes = find_routes(*row.modes, numbers_of(*row.modes), {4, 4, Mixing::cheapest, false, 4, 4, 4});
     if (!routes) continue;
     print(name, "pack", routes->pack);
     print(name, "unpack", routes->unpack);
@@ -105,6 +103,7 @@ def code_of(number, slots, steps):
     for place, (code, *mix) in enumerate(steps):
         code = int(code)
         out.append(f'asm volatile("{DISPATCH}" ::: "x9", "x10", "x20", "x21", "cc");')
+        out += [f'asm volatile("" : "+w"(x[{v}]));' for v in range(vectors)]  # steps do not become one
         if code < 96:
             out += [f"move<V, {slots}, {code}>(x);"]
         elif code == 96:

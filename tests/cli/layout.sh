@@ -39,7 +39,7 @@ test_file_of_a_backend() {
 test_layout_that_is_not_built_in() {
   sed 's/\[4,16,0\],\[4,0,8\]/[4,0,8],[4,16,0]/; s/"marlin"/"mine"/' "$once/marlin.json" >"$dir/mine.json"
   expect 'what is built in is said' 0 'w2 scales: w2_weight_scale, marlin.scales' '' "$program" layout "$dir/mine.json"
-  expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes, tiles of 64 x 8 bytes, pairs' '' \
+  expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 8 modes, pairs' '' \
     "$program" layout "$dir/mine.json"
   expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null' '' "$program" layout "$dir/mine.json" --json
   expect 'one is made' 0 '' '^mxfp4-pack: .*/fresh.json: made; convert by it with: mxfp4-pack convert CKPT OUT --layout .*/fresh.json --no-loader$' \
@@ -92,7 +92,7 @@ test_bias_of_w2_beside_pads() {
     "$program" convert "$tiny" nothing --layout "$dir/padded.json" --tp-size 2
 }
 test_refusals() {
-  refused 'a flipped entry' 'tensors\[0\] \([a-z0-9_]+\).modes: tiles of 526 do not make 512' 's/\[8,1,0\]/[8,3,0]/'
+  refused 'a flipped entry' 'tensors\[0\] \([a-z0-9_]+\).modes: modes store some bits twice, and others never' 's/\[8,1,0\]/[8,3,0]/'
   refused 'a lost source bit' 'tensors\[0\] \([a-z0-9_]+\).modes: modes have 262144 bits, the storage 524288' 's/\[2,8,0\],//'
   refused 'a step too far' 'tensors\[0\] \([a-z0-9_]+\).modes: a mode of 16 steps leaves the storage' 's/\[16,0,64\]/[16,0,128]/'
   refused 'a negative step' 'modes\[1\]\[2\]: -32, 0 to 8388608 was expected' 's/\[2,0,32\]/[2,0,-32]/'

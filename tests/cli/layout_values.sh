@@ -82,7 +82,7 @@ PYTHON
 
 test_bytes_of_the_file() {
   layout mine.json 64
-  expect 'in words' 0 'w13 scales: w13_scales, no built-in layout: 3 modes, tiles of 1 x 4 bytes, every bit stored 2 times, halves' '' \
+  expect 'in words' 0 'w13 scales: w13_scales, no built-in layout: 3 modes, every bit stored 2 times, halves' '' \
     "$program" layout "$dir/mine.json"
   expect 'values, too' 0 'w2 scales: w2_scales, .*, values of 4 bytes for scales 0x00 to 0xfe$' '' "$program" layout "$dir/mine.json"
   expect 'as JSON' 0 '"copies":2.*"values":\{"width":4,"scales":"0x00 to 0xfe"\}' '' "$program" layout "$dir/mine.json" --json

@@ -76,14 +76,22 @@ class Cpu final : public Device {
     const Strips& strips = strips_of(item.layout, item.matrix.padded);
     const Shape s = strips.layout().storage;
     if (strips.is_plain()) return stage(item.matrix, s, 0, s.n, item.packed);
-    const int64_t rows = strips.rows();
+    const int64_t rows = rows_at_once(strips);
     strip_.reserve(rows * s.b);
     for (int64_t n = 0; n < s.n; n += rows) {
-      const uint8_t* strip = strip_in_view(item.matrix, s, n, rows);
-      if (!strip) stage(item.matrix, s, n, n + rows, strip_.data());
-      if (!strip) fill_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip_.data());
-      strips.pack(strip ? strip : strip_.data(), n / rows, item.packed);
+      const uint8_t* from = strip_in_view(item.matrix, s, n, rows);
+      if (!from) {
+        stage(item.matrix, s, n, n + rows, strip_.data());
+        fill_repeats(strips.layout().repeats, s.b, strip_.data());
+        from = strip_.data();
+      }
+      for (int64_t at = 0; at < rows; at += strips.rows()) strips.pack(from + at * s.b, n + at, item.packed);
     }
+  }
+
+  /// A row may repeat values of any other one.
+  static int64_t rows_at_once(const Strips& strips) {
+    return strips.layout().repeats.empty() ? strips.rows() : strips.layout().storage.n;
   }
 
   const Strips& strips_of(const Layout& layout, Shape padded) {
@@ -112,30 +120,29 @@ class Cpu final : public Device {
 
   void unpack(const UnpackItem& item, PadReport& report) {
     const Strips& strips = strips_of(item.layout, item.matrix.padded);
-    const Shape s = strips.layout().storage;
+    const ModeLayout& layout = strips.layout();
+    const Shape s = layout.storage;
     report = {};
     if (strips.is_plain()) return unstage(item.matrix, s, 0, s.n, item.packed, report);
-    const int64_t rows = strips.rows();
+    const int64_t rows = rows_at_once(strips), bytes = s.n * s.b * layout.copies;
     strip_.reserve(rows * s.b);
+    again_.clear();
     for (int64_t n = 0; n < s.n; n += rows) {
       uint8_t* const in_view = strip_in_view(item.matrix, s, n, rows);
-      uint8_t* const strip = in_view ? in_view : strip_.data();
-      strips.unpack(item.packed, n / rows, strip, in_view != nullptr, report.copies);
+      uint8_t* const to = in_view ? in_view : strip_.data();
+      for (int64_t at = 0; at < rows; at += strips.rows()) {
+        strips.unpack(item.packed, n + at, to + at * s.b, in_view != nullptr);
+        if (layout.copies == 1 || strips.has_equal_copies(item.packed, n + at, to + at * s.b)) continue;
+        if (again_.empty()) again_.assign(item.packed, item.packed + bytes);
+        strips.pack(to + at * s.b, n + at, again_.data());
+      }
       if (in_view) continue;
-      clear_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip);
-      unstage(item.matrix, s, n, n + rows, strip, report);
+      take_repeats(layout.repeats, item.matrix, s.b, to, report);
+      unstage(item.matrix, s, n, n + rows, to, report);
     }
-    check_repeats(strips, item, report);
-  }
-
-  /// Compares repeated values with those of the rows, which must have been unpacked before.
-  void check_repeats(const Strips& strips, const UnpackItem& item, PadReport& report) {
-    const Shape s = strips.layout().storage;
-    CopyReport copies;
-    for (int64_t n = 0, rows = strips.rows(); !strips.layout().repeats.empty() && n < s.n; n += rows) {
-      strips.unpack(item.packed, n / rows, strip_.data(), false, copies);
-      compare_repeats(strips.layout().repeats, item.matrix, {n, n + rows, s.b}, strip_.data(), report);
-    }
+    if (again_.empty()) return;
+    const ViewReport copies = difference(again_.data(), {item.packed, bytes}, {1, bytes});
+    report.copies = {copies.wrong, copies.b};
   }
 
   /// Compares strip by strip, so that a strip stays in the cache. If one differs, compares the whole item again to
@@ -147,13 +154,13 @@ class Cpu final : public Device {
       if (item.fetch && fetched < end) item.fetch(fetched, end);
       fetched = std::max(fetched, end);
     };
-    const bool at_once = !strips_of(item.layout, item.matrix.padded).layout().repeats.empty();
-    for (const Strip& strip : strips_in_order(item)) {
-      fetch(at_once ? item.matrix.real.n : strip.view_end);
-      if (is_equal(item, strip)) continue;
-      fetch(item.matrix.real.n);
-      return report_differences(item, report);
+    const ModeLayout& layout = strips_of(item.layout, item.matrix.padded).layout();
+    const bool at_once = layout.copies > 1 || !layout.repeats.empty();
+    for (const Strip& strip : at_once ? std::vector<Strip>() : strips_in_order(item)) {
+      fetch(strip.view_end);
+      if (!is_equal(item, strip)) return report_differences(item, fetch, report);
     }
+    if (at_once) report_differences(item, fetch, report);
   }
 
   /// Rows n to end of the storage, which come from rows before view_end of the views.
@@ -187,16 +194,14 @@ class Cpu final : public Device {
     const Shape s = strips.layout().storage;
     if (strips.is_plain()) return is_staged(item.matrix, s, strip.n, strip.end, item.packed + strip.n * s.b);
     strip_.reserve(strips.rows() * s.b);
-    CopyReport copies;
-    strips.unpack(item.packed, strip.n / strips.rows(), strip_.data(), false, copies);
-    PadReport repeats;
-    compare_repeats(strips.layout().repeats, item.matrix, {strip.n, strip.end, s.b}, strip_.data(), repeats);
-    clear_repeats(strips.layout().repeats, item.matrix, {strip.n, strip.end, s.b}, strip_.data());
-    return copies.wrong + repeats.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strip_.data());
+    strips.unpack(item.packed, strip.n, strip_.data(), false);
+    return is_staged(item.matrix, s, strip.n, strip.end, strip_.data());
   }
 
-  void report_differences(const CompareItem& item, CompareReport& report) {
+  template <class Fetch>
+  void report_differences(const CompareItem& item, Fetch fetch, CompareReport& report) {
     const Matrix& m = item.matrix;
+    fetch(m.real.n);
     MutableMatrix unpacked{{}, m.views, m.real, m.padded, m.order, m.pad, m.add};
     rows_.resize(size_t(m.views * m.real.n * m.real.b));
     for (int v = 0; v < m.views; ++v) unpacked.view[v] = {rows_.data() + v * m.real.n * m.real.b, m.real.b};
@@ -218,7 +223,7 @@ class Cpu final : public Device {
   const Driver& driver_;
   Buffer strip_;
   std::deque<Known> known_;
-  std::vector<uint8_t> rows_;
+  std::vector<uint8_t> rows_, again_;
 };
 
 }  // namespace

@@ -14,19 +14,13 @@ struct V {
     __m256i nibble[2];
   };
   static constexpr VectorForm form{5, 4};
-  static __m128i half(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
-  static Vector twice(const uint8_t* p) { return _mm256_broadcastsi128_si256(half(p)); }
+  static Vector twice(const uint8_t* p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static Vector load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static void store(uint8_t* p, Vector x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
   static void past(uint8_t* p, Vector x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x); }
   static void end_past() { _mm_sfence(); }
-  static Vector join(const uint8_t* p, const int64_t* step, int64_t) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(half(p)), half(p + step[0]), 1);
-  }
-  static void part(uint8_t* p, const int64_t* step, int64_t, Vector x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(x));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + step[0]), _mm256_extracti128_si256(x, 1));
-  }
   template <int lane>
   [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
     const Vector x = a;

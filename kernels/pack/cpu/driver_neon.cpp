@@ -8,64 +8,18 @@ namespace mxfp4 {
 
 namespace {
 
-struct V {
+struct V : Shuffles<uint8x16_t, 16> {
   using Vector = uint8x16_t;
   using Split = uint8x16_t;
-  static constexpr VectorForm form{4, 4, Mixing::shifts, false, 4, true};
+  static constexpr VectorForm form{4, 4, Mixing::cheapest, false, 4, 4, 4};
   static Vector load(const uint8_t* p) { return vld1q_u8(p); }
   static void store(uint8_t* p, Vector x) { vst1q_u8(p, x); }
   template <int lane>
   [[gnu::always_inline]] static void exchange(Vector& a, Vector& b) {
-    const auto both = [&](auto x, auto y, auto first, auto second) __attribute__((always_inline)) {
-      a = uint8x16_t(first(x, y));
-      b = uint8x16_t(second(x, y));
-    };
-    if constexpr (lane == 0)
-      both(
-          a, b, [](auto x, auto y) { return vsliq_n_u8(x, y, 4); }, [](auto x, auto y) { return vsriq_n_u8(y, x, 4); });
-    else if constexpr (lane == 1)
-      both(
-          a, b, [](auto x, auto y) { return vtrn1q_u8(x, y); }, [](auto x, auto y) { return vtrn2q_u8(x, y); });
-    else if constexpr (lane == 2)
-      both(
-          uint16x8_t(a), uint16x8_t(b), [](auto x, auto y) { return vtrn1q_u16(x, y); },
-          [](auto x, auto y) { return vtrn2q_u16(x, y); });
-    else if constexpr (lane == 3)
-      both(
-          uint32x4_t(a), uint32x4_t(b), [](auto x, auto y) { return vtrn1q_u32(x, y); },
-          [](auto x, auto y) { return vtrn2q_u32(x, y); });
-    else
-      both(
-          uint64x2_t(a), uint64x2_t(b), [](auto x, auto y) { return vtrn1q_u64(x, y); },
-          [](auto x, auto y) { return vtrn2q_u64(x, y); });
-  }
-  template <int lane>
-  [[gnu::always_inline]] static void zip(Vector& a, Vector& b) {
     const Vector x = a;
-    if constexpr (lane == 1) {
-      a = vzip1q_u8(x, b);
-      b = vzip2q_u8(x, b);
-    } else if constexpr (lane == 2) {
-      a = uint8x16_t(vzip1q_u16(uint16x8_t(x), uint16x8_t(b)));
-      b = uint8x16_t(vzip2q_u16(uint16x8_t(x), uint16x8_t(b)));
-    } else {
-      a = uint8x16_t(vzip1q_u32(uint32x4_t(x), uint32x4_t(b)));
-      b = uint8x16_t(vzip2q_u32(uint32x4_t(x), uint32x4_t(b)));
-    }
-  }
-  template <int lane>
-  [[gnu::always_inline]] static void unzip(Vector& a, Vector& b) {
-    const Vector x = a;
-    if constexpr (lane == 1) {
-      a = vuzp1q_u8(x, b);
-      b = vuzp2q_u8(x, b);
-    } else if constexpr (lane == 2) {
-      a = uint8x16_t(vuzp1q_u16(uint16x8_t(x), uint16x8_t(b)));
-      b = uint8x16_t(vuzp2q_u16(uint16x8_t(x), uint16x8_t(b)));
-    } else {
-      a = uint8x16_t(vuzp1q_u32(uint32x4_t(x), uint32x4_t(b)));
-      b = uint8x16_t(vuzp2q_u32(uint32x4_t(x), uint32x4_t(b)));
-    }
+    if constexpr (lane > 0) return shuffle<exchanged, lane>(a, b);
+    a = vsliq_n_u8(x, b, 4);
+    b = vsriq_n_u8(b, x, 4);
   }
   static Vector sorted(Vector x, const uint8_t* index) { return vqtbl1q_u8(x, vld1q_u8(index)); }
   static Split split(Vector x) { return x; }

@@ -1,5 +1,5 @@
 // Vectors of two 64-bit words, for which a compiler finds instructions of any processor. Bits change places by shifts
-// and masks. If the bits of units move otherwise than by nibbles, tables (strips.h) are faster.
+// and masks.
 #include <cstring>
 
 #include "kernels/pack/cpu/driver.h"
@@ -14,7 +14,9 @@ constexpr uint64_t without(int lane) { return ~uint64_t(0) / ((uint64_t(1) << (4
 
 struct V {
   using Vector [[gnu::vector_size(16)]] = uint64_t;
-  static constexpr VectorForm form{4, 0, Mixing::none, false};
+  using Split = Vector;
+  using Bytes [[gnu::vector_size(16)]] = uint8_t;
+  static constexpr VectorForm form{4, 0, Mixing::shifts, false, 3, 2, 0, 6, 4};
   static Vector load(const uint8_t* p) {
     Vector x;
     std::memcpy(&x, p, sizeof(x));
@@ -32,6 +34,23 @@ struct V {
       a = Vector{x[0], b[0]};
       b = Vector{x[1], b[1]};
     }
+  }
+  template <int lane>
+  [[gnu::always_inline]] static void zip(Vector& a, Vector& b) {
+    Bytes x = Bytes(a), y = Bytes(b);
+    Shuffles<Bytes, 16>::template zip<lane>(x, y);
+    a = Vector(x);
+    b = Vector(y);
+  }
+  static Split split(Vector x) { return x; }
+  template <int kind>
+  static constexpr bool has =
+      kind == Route::begin || kind == Route::shift || kind == Route::same || kind == Route::still;
+  template <int kind>
+  static Vector add(Vector sum, const Split& x, const Route::Term& t) {
+    const int by = int8_t(t.by[0]);
+    const Vector share = (by < 0 ? x >> -by : x << by) & load(t.bits.data());
+    return kind == Route::begin || kind == Route::same ? share : sum | share;
   }
 };
 

@@ -1,10 +1,10 @@
-#include "kernels/pack/cpu/lane_moves.h"
-
-#include <algorithm>
+// The search for the cheapest moves of bits between lanes and slots (route.h).
 #include <map>
 #include <queue>
 #include <stdexcept>
 #include <utility>
+
+#include "kernels/pack/cpu/route_parts.h"
 
 namespace mxfp4 {
 
@@ -17,8 +17,6 @@ int move_lanes(Ids& lanes, LaneMove move) {
 
 namespace {
 
-constexpr int each = 4;  // the cost of an exchange or a zip; a sort of NEON reads a table with half of the units
-
 /// Lanes, in which -1 is a bit that is neither wanted nor of a plane, and whether planes are mixed.
 struct State {
   Ids lanes;
@@ -28,103 +26,105 @@ struct State {
 
 class Search {
  public:
-  Search(const LaneTask& task, const VectorForm& form)
-      : task_(task), wanted_(task.wanted), planes_(task.planes), form_(form) {}
+  Search(const LaneTask& task, const VectorForm& form) : task_(task), wanted_(task.wanted), form_(form) {}
 
   std::vector<LaneMove> run() {
-    reach({task_.lanes, !task_.mixes}, {}, 0, -1);
-    while (true) {
-      if (queue_.empty()) throw std::logic_error("no moves lead to the lanes of a layout");
-      const int now = queue_.top().second;
+    reach({task_.lanes, !task_.mixes}, {}, 0, nullptr);
+    while (!queue_.empty()) {
+      auto& [state, node] = *std::get<2>(queue_.top());
       queue_.pop();
-      const State state = nodes_[size_t(now)].state;
-      if (state.mixed && state.lanes == wanted_) return path(now);
-      if (std::exchange(nodes_[size_t(now)].done, true)) continue;
-      expand(state, now);
+      if (state.mixed && state.lanes == wanted_) return path(&node);
+      if (!std::exchange(node.done, true)) expand(state, node);
     }
+    throw std::logic_error("no moves lead to the lanes of a layout");
   }
 
  private:
   struct Node {
-    State state;
     LaneMove move;
-    int cost, before;
+    int cost;
+    const Node* before;
+    int number;
     bool done = false;
   };
+  using Reached = std::map<State, Node>::value_type;
 
   Ids missing(const State& s) const {
     Ids out;
-    for (const int id : wanted_)
-      if (!has(s.lanes, id)) out.push_back(id);
+    std::copy_if(wanted_.begin(), wanted_.end(), std::back_inserter(out), [&](int id) { return !has(s.lanes, id); });
     return out;
   }
 
-  void reach(State state, LaneMove move, int cost, int before) {
+  void reach(State state, LaneMove move, int cost, const Node* before) {
     for (int& id : state.lanes)
-      if (!has(wanted_, id) && (state.mixed || !has(planes_, id))) id = -1;
-    const auto [at, fresh] = seen_.try_emplace(state, int(nodes_.size()));
-    if (!fresh && nodes_[size_t(at->second)].cost <= cost) return;
-    if (fresh) nodes_.push_back({state, {}, 0, 0});
-    Node& node = nodes_[size_t(at->second)];
-    node = {std::move(state), move, cost, before};
-    queue_.emplace(-cost - each * int(missing(node.state).size()), at->second);
+      if (!has(wanted_, id) && (state.mixed || !has(task_.planes, id))) id = -1;
+    const auto [at, fresh] = nodes_.try_emplace(std::move(state), Node{move, cost, before, int(nodes_.size())});
+    if (!fresh && at->second.cost <= cost) return;
+    at->second = {move, cost, before, at->second.number};
+    queue_.emplace(-cost - (form_.zip ? form_.zip : form_.exchange) * int(missing(at->first).size()), at->second.number,
+                   &*at);
   }
 
-  void move(const State& s, LaneMove move, int now) {
-    State next = s;
-    move_lanes(next.lanes, move);
-    reach(std::move(next), move, nodes_[size_t(now)].cost + each, now);
-  }
-
-  void expand(const State& s, int now) {
+  void expand(const State& s, const Node& now) {
+    const auto move = [&](LaneMove m) {
+      State next = s;
+      move_lanes(next.lanes, m);
+      reach(std::move(next), m,
+            now.cost + (m.code == 0            ? form_.exchange
+                        : m.code == Route::zip ? form_.zip
+                                               : form_.unzip),
+            &now);
+    };
     Ids ids = missing(s);
     const bool complete = ids.empty();
-    const auto is_plane = [&](int id) { return has(planes_, id); };
+    const auto is_plane = [&](int id) { return has(task_.planes, id); };
     const auto plane = std::find_if(s.lanes.begin(), s.lanes.end(), is_plane);
     const bool must_leave = !s.mixed && plane != s.lanes.end();
+    if (!s.mixed && !must_leave) return reach({s.lanes, true}, {Route::mix_1, 0, 0}, now.cost, &now);
     size_t in_slots = ids.size();
-    if (!s.mixed) {
+    if (must_leave) {
       std::erase_if(ids, is_plane);
-      if (!must_leave) return reach({s.lanes, true}, {Route::mix_1, 0, 0}, nodes_[size_t(now)].cost, now);
-      for (const int id : planes_) in_slots += !has(s.lanes, id) && !has(wanted_, id);
+      for (const int id : task_.planes) in_slots += !has(s.lanes, id) && !has(wanted_, id);
     }
     if ((must_leave || complete) && in_slots < task_.slots) ids.push_back(-1);
     if (s.mixed && complete && form_.sorts() && s.lanes[0] == wanted_[0])
-      reach({wanted_, true}, {Route::sort, 0, 0}, nodes_[size_t(now)].cost + sort_cost(s.lanes), now);
+      reach({wanted_, true}, {Route::sort, 0, 0}, now.cost + sort_cost(s.lanes), &now);
     for (const int id : ids) {
-      if (form_.zips)
-        for (int lane = 0; lane <= form_.lane_bits; ++lane)
-          for (const int code : {0, int(Route::zip), int(Route::unzip)})
-            if (code == 0 || (lane > 0 && lane < form_.lane_bits)) move(s, {code, lane, id}, now);
-      if (form_.zips) continue;
+      if (form_.zip) {
+        for (int lane = 0; lane <= form_.lane_bits; ++lane) {
+          const bool inner = lane > 0 && lane < form_.lane_bits;
+          move({0, lane, id});
+          if (inner) move({Route::zip, lane, id});
+          if (inner && form_.unzip) move({Route::unzip, lane, id});
+        }
+        continue;
+      }
+      const auto place = [&](auto at) { return int(at - s.lanes.begin()); };
       const auto misplaced = std::mismatch(s.lanes.begin(), s.lanes.end(), wanted_.begin()).first;
       const auto own = s.lanes.begin() + (std::find(wanted_.begin(), wanted_.end(), id) - wanted_.begin());
       const auto free = std::find_if(s.lanes.begin() + 1, s.lanes.end(), [&](int at) { return !has(wanted_, at); });
-      const auto at = must_leave ? plane : id < 0 ? misplaced : own;
-      move(s, {0, int(at - s.lanes.begin()), id}, now);
+      move({0, place(must_leave ? plane : id < 0 ? misplaced : own), id});
       if (form_.sorts() && !must_leave && id >= 0 && free != s.lanes.end() && id != wanted_[0])
-        move(s, {0, int(free - s.lanes.begin()), id}, now);
+        move({0, place(free), id});
     }
   }
 
   int sort_cost(const Ids& lanes) const {
-    if (form_.swaps() && lanes.back() != wanted_.back()) return 3 * (each - 1);
-    return form_.zips ? each + 1 : each - 1;
+    if (form_.swaps() && lanes.back() != wanted_.back()) return 9;
+    return form_.zip ? 5 : 3;  // NEON's reads a table with half of the units
   }
 
-  std::vector<LaneMove> path(int now) const {
+  static std::vector<LaneMove> path(const Node* node) {
     std::vector<LaneMove> moves;
-    for (; nodes_[size_t(now)].before >= 0; now = nodes_[size_t(now)].before)
-      moves.insert(moves.begin(), nodes_[size_t(now)].move);
+    for (; node->before; node = node->before) moves.insert(moves.begin(), node->move);
     return moves;
   }
 
   const LaneTask& task_;
-  const Ids &wanted_, &planes_;
+  const Ids& wanted_;
   const VectorForm form_;
-  std::vector<Node> nodes_;
-  std::map<State, int> seen_;
-  std::priority_queue<std::pair<int, int>> queue_;  // the least cost with what must follow at least
+  std::map<State, Node> nodes_;
+  std::priority_queue<std::tuple<int, int, Reached*>> queue_;  // first the least cost with what must follow at least
 };
 
 }  // namespace

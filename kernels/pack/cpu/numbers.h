@@ -1,38 +1,33 @@
-// The nibbles of a strip, counted by bits and other digits: what a route (route.h) is found from.
+// The nibbles of a strip, counted by digits: what strips.h moves, and what a route (route.h) is found from.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/layouts/modes.h"
 
 namespace mxfp4 {
 
-/// A bit of a nibble's number: the distances in nibbles that it moves the nibble in the input and in the output. A bit
-/// that numbers the bytes of a unit whose bits are mixed has one distance only; the other is 0.
+/// How far something moves a nibble, in nibbles: in the strip, and in its packed bytes.
 struct Bit {
   int64_t from = 0, to = 0;
 };
-using Ids = std::vector<int>;  // of bits: their places in a list of all
-inline bool has(const Ids& ids, int id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+using List = std::vector<Bit>;  // of a digit's values
 
+/// The sums of a value of each list, the first list fastest.
+List sums_of(std::span<const List> lists, Bit first = {});
 /// Sum i is of the steps whose bits are set in i.
 std::vector<int64_t> sums_of(const std::vector<int64_t>& steps);
 
-/// The nibbles of a strip: `from` is an offset in the strip, `to` in its packed bytes.
+/// A strip is rows that are packed alike: as few as are enough for a strip.
 struct Numbers {
-  std::vector<Bit> bits;
-  bool mixes = false;                    // units mix bits in other ways than to move nibbles
-  Ids gathered, stored;                  // bits of such a unit's bytes
-  std::vector<int> plane;                // of each gathered byte: its number by those bits
-  int64_t first = 0;                     // of a unit's nibbles in the strip
-  std::vector<std::vector<Bit>> digits;  // digits that are no bits: the move of each value
+  int64_t rows = 0;             // of a strip
+  std::vector<int64_t> strips;  // the place of each in the packed matrix, in nibbles
+  int64_t run = 0;              // nibbles that stay together; 0: the bits of the layout's units are mixed
+  std::vector<List> lists;      // of the digits that count the runs or units, as they are packed
 };
 
-/// Returns none if a unit's nibbles or bytes have no such bits. tiles: rows of tiles of a strip, all stored in the same
-/// way.
-std::optional<Numbers> numbers_of(const ModeLayout& layout, int64_t tiles);
+Numbers numbers_of(const ModeLayout& layout);
 
 }  // namespace mxfp4

@@ -29,15 +29,16 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/layouts/modes.h"
+#include "kernels/pack/cpu/numbers.h"
 
 namespace mxfp4 {
 
 /// How a driver adds bits of a plane to another one:
 /// - matrices: One instruction adds any bits of a byte.
 /// - tables: A table adds the bits of each nibble.
-/// - shifts: A shift adds the bits that move alike. Tables are used if they are cheaper.
-enum class Mixing { none, matrices, tables, shifts };
+/// - shifts: A shift adds the bits that move alike.
+/// - cheapest: shifts, or tables if they are cheaper.
+enum class Mixing { matrices, tables, shifts, cheapest };
 
 /// The form of a driver's vectors: 1 << lane_bits bytes. The lowest `sorted_bits` lane bits can change places within a
 /// vector. If they are not all, the highest lane bit and the bit below it can also change places. With sorted_bits 0
@@ -47,15 +48,18 @@ struct VectorForm {
   Mixing mixing = Mixing::tables;
   bool passes_caches = true;  // has past()
   int slots = 3;              // of a group: its vectors stay in registers
-  bool zips = false;          // has zip() and unzip()
+  int zip = 0, unzip = 0;     // their costs, if there are such moves
+  int exchange = 4;           // its cost
+  int mixing_slots = slots;   // of a group, if planes are mixed
   constexpr int bytes() const { return 1 << lane_bits; }
+  /// Bytes of a piece; shorter ones are copied. Only vectors of 64 bytes are loaded and stored in pieces.
+  constexpr int least_load() const { return lane_bits == 6 ? 16 : bytes(); }
   constexpr bool sorts() const { return sorted_bits > 0; }                     // has sorted()
   constexpr bool swaps() const { return sorts() && sorted_bits < lane_bits; }  // has swapped()
 };
 
 struct Route {
   static constexpr int most_bytes = 8192;  // of a block: two of them are in the first cache
-  static constexpr int least_load = 16;    // bytes of a piece; shorter pieces are copied
   static constexpr int most_slots = 4;     // of a group
 
   /// How a plane's bits come to another plane. The first term makes that plane: all bits by a shift (begin), the plane
@@ -93,6 +97,7 @@ struct Route {
   /// Steps that run in registers on groups of 1 << slots vectors.
   struct Pass {
     int slots = 0;
+    bool mixes = false;  // planes
     std::vector<Step> steps;
     Places from, to;
   };
@@ -119,9 +124,9 @@ struct Routes {
   Route pack, unpack;
 };
 
-/// Routes for strips of `tiles` rows of tiles, all stored in the same way. Returns none if units are better moved one
-/// by one, since their places are not sums of such bits.
-std::optional<Routes> find_routes(const ModeLayout& layout, int64_t tiles, VectorForm form);
+/// Routes for the strips of a layout. Returns none if units are better moved one by one, since their places are not
+/// sums of such bits.
+std::optional<Routes> find_routes(const ModeLayout& layout, const Numbers& numbers, VectorForm form);
 
 /// Packs a strip to the place of its first packed byte, or unpacks it. If `past`, stores bypass the caches, provided
 /// that `to` is aligned for that.

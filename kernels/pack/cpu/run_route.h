@@ -13,7 +13,7 @@
 //                                           lane 0: the nibble, 1: bit 0 of the byte, ..
 //       sorted(vector, index)               byte i is byte index[i]
 //       swapped(vector)                     the two highest bits of the lane exchanged
-//       zip<lane>(a, b), unzip<lane>(a, b)  see Route::Code
+//       zip<lane>(a, b), unzip<lane>(a, b)  see Route::Code; Shuffles has both
 //       split(vector), has<kind>, add<kind>(sum, split, term)    of a Route::Term
 //     };
 //
@@ -39,11 +39,49 @@ template <int n, class Use>
   (std::make_integer_sequence<int, n>());
 }
 
+/// Byte i of the first and of the second vector that an exchange, a zip or an unzip makes of two: its number in both.
+/// unit: bytes of what is moved.
+constexpr int exchanged(int i, int unit, int bytes, bool second) {
+  const bool upper = i & unit;
+  return second ? (upper ? bytes + i : i + unit) : (upper ? bytes + i - unit : i);
+}
+constexpr int zipped(int i, int unit, int bytes, bool second) {
+  const int from = i / unit / 2 * unit + i % unit + (second ? bytes / 2 : 0);
+  return i & unit ? bytes + from : from;
+}
+constexpr int unzipped(int i, int unit, int, bool second) {
+  return (i / unit * 2 + (second ? 1 : 0)) * unit + i % unit;
+}
+
+/// Moves of two vectors of bytes, for which a compiler finds instructions.
+template <class Bytes, int bytes>
+struct Shuffles {
+  template <auto number, int lane>
+  [[gnu::always_inline]] static void shuffle(Bytes& a, Bytes& b) {
+    [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+      const Bytes x = a;
+      a = __builtin_shufflevector(x, b, number(i, 1 << (lane - 1), bytes, false)...);
+      b = __builtin_shufflevector(x, b, number(i, 1 << (lane - 1), bytes, true)...);
+    }
+    (std::make_integer_sequence<int, bytes>());
+  }
+  template <int lane>
+  [[gnu::always_inline]] static void zip(Bytes& a, Bytes& b) {
+    shuffle<zipped, lane>(a, b);
+  }
+  template <int lane>
+  [[gnu::always_inline]] static void unzip(Bytes& a, Bytes& b) {
+    shuffle<unzipped, lane>(a, b);
+  }
+};
+
 /// Exchanges, zips or unzips vectors i and i + (1 << slot) of 1 << slots.
 template <class V, int slots, int code>
 [[gnu::always_inline]] inline void move(typename V::Vector (&x)[1 << slots]) {
   constexpr int slot = code % Route::most_slots, lane = code % Route::zip / Route::most_slots;
-  constexpr bool exists = code < Route::zip ? lane <= V::form.lane_bits : lane > 0 && lane < V::form.lane_bits;
+  constexpr bool exists = code < Route::zip
+                              ? lane <= V::form.lane_bits
+                              : lane > 0 && lane < V::form.lane_bits && (code < Route::unzip || V::form.unzip > 0);
   if constexpr (slot < slots && exists)
     unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) {
       if constexpr ((i >> slot & 1) == 0) {
@@ -58,47 +96,49 @@ template <class V, int slots, int code>
     });
 }
 
-/// Makes a plane of some words of what their planes x give. `term` is the next term.
-template <class V, int planes, int words>
-[[gnu::always_inline]] inline void make_plane(const typename V::Split (&x)[words][planes],
-                                              typename V::Vector (&sums)[words], const Route::Term*& term) {
+/// Adds to a plane of some words what their planes x give. The term is of one of the kinds from `first` to `end`.
+template <class V, int first, int end, int planes, int words>
+[[gnu::always_inline]] inline void add_term(const typename V::Split (&x)[words][planes],
+                                            typename V::Vector (&sums)[words], const Route::Term& term) {
   const auto add = [&](auto code) __attribute__((always_inline)) {
-    if constexpr (V::template has<code / planes>)
-      unrolled<words>([&](auto w) __attribute__((always_inline)) {
-        sums[w] = V::template add<code / planes>(sums[w], x[w][code % planes], *term);
-      });
+    if constexpr (!V::template has<code / planes>) __builtin_unreachable();
+    unrolled<words>([&](auto w) __attribute__((always_inline)) {
+      sums[w] = V::template add<code / planes>(sums[w], x[w][code % planes], term);
+    });
     return true;
   };
-  do {
-    const int code = term->code;
-    [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-      if (!((code == i && add(std::integral_constant<int, i>())) || ...)) __builtin_unreachable();
-    }
-    (std::make_integer_sequence<int, Route::kinds * planes>());
-  } while (!term++->last);
+  const int code = term.code;
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    if (!((code == i + first * planes && add(std::integral_constant<int, i + first * planes>())) || ...))
+      __builtin_unreachable();
+  }
+  (std::make_integer_sequence<int, (end - first) * planes>());
 }
 
 template <class V, int slots, int bits>
 [[gnu::always_inline]] inline void mix(typename V::Vector (&x)[1 << slots], const Route::Term* term) {
-  if constexpr (V::form.mixing != Mixing::none && bits <= slots) {
+  if constexpr (bits <= slots) {
     constexpr int planes = 1 << bits, words = 1 << (slots - bits);
     typename V::Split from[words][planes];
     unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) { from[i / planes][i % planes] = V::split(x[i]); });
     unrolled<planes>([&](auto to) __attribute__((always_inline)) {
       typename V::Vector sums[words];
-      make_plane<V, planes, words>(from, sums, term);
+      add_term<V, 0, Route::shift>(from, sums, *term);
+      while (!term++->last) add_term<V, Route::shift, Route::kinds>(from, sums, *term);
       unrolled<words>([&](auto w) __attribute__((always_inline)) { x[w * planes + to] = sums[w]; });
     });
   }
 }
 
-/// One jump to a step's code. The compiler makes a table of the jumps to moves.
-template <class V, int slots>
+/// One jump to a step's code. The compiler makes a table of the jumps to moves. Passes that mix no planes have code of
+/// their own, which is faster.
+template <class V, int slots, bool mixes>
 [[gnu::always_inline]] inline void run_step(const Route::Step& step, typename V::Vector (&x)[1 << slots]) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
     (void)((step.code == i && (move<V, slots, i>(x), true)) || ...);
   }
-  (std::make_integer_sequence < int, V::form.zips ? Route::sort : Route::most_slots*(V::form.lane_bits + 1) > ());
+  (std::make_integer_sequence < int, V::form.zip ? Route::sort : Route::most_slots*(V::form.lane_bits + 1) > ());
+  constexpr int none = mixes ? 0 : 8;  // more than any group has
   switch (step.code) {
     case Route::sort:
       if constexpr (V::form.sorts()) unrolled<1 << slots>([&](auto i) { x[i] = V::sorted(x[i], step.index.data()); });
@@ -107,13 +147,13 @@ template <class V, int slots>
       if constexpr (V::form.swaps()) unrolled<1 << slots>([&](auto i) { x[i] = V::swapped(x[i]); });
       return;
     case Route::mix_1:
-      return mix<V, slots, 0>(x, step.terms.data());
+      return mix<V, slots, none>(x, step.terms.data());
     case Route::mix_2:
-      return mix<V, slots, 1>(x, step.terms.data());
+      return mix<V, slots, none + 1>(x, step.terms.data());
     case Route::mix_4:
-      return mix<V, slots, 2>(x, step.terms.data());
+      return mix<V, slots, none + 2>(x, step.terms.data());
     case Route::mix_8:
-      return mix<V, slots, 3>(x, step.terms.data());
+      return mix<V, slots, none + 3>(x, step.terms.data());
   }
 }
 
@@ -139,14 +179,14 @@ template <int slots, int bit = 0, int v = 0, class Byte, class Slots, class Use>
   }
 }
 
-template <class V, int slots>
+template <class V, int slots, bool mixes>
 void run_pass(const Route::Pass& pass, Sides s) {
   const Route::Places &from = pass.from, &to = pass.to;
   const auto from_slot = from.slot, to_slot = to.slot;
   const Route::Step *const begin = pass.steps.data(), *const end = begin + pass.steps.size();
   const int64_t *from_group = from.groups.data(),
                 *to_group = to.groups.data(), *const last = from_group + from.groups.size();
-  constexpr bool has_pieces = V::form.bytes() > Route::least_load;
+  constexpr bool has_pieces = V::form.bytes() > V::form.least_load();
   const bool whole = !has_pieces || from.pieces == 1, wholly = !has_pieces || to.pieces == 1;
   for (; from_group != last; ++from_group, ++to_group) {
     if (s.ahead)
@@ -161,7 +201,7 @@ void run_pass(const Route::Pass& pass, Sides s) {
           s.from + *from_group, from_slot, [&](auto v, const uint8_t* at) __attribute__((always_inline)) {
             x[v] = V::join(at, from.piece.data(), from.pieces);
           });
-    for (const Route::Step* step = begin; step != end; ++step) run_step<V, slots>(*step, x);
+    for (const Route::Step* step = begin; step != end; ++step) run_step<V, slots, mixes>(*step, x);
     if constexpr (V::form.passes_caches)
       if (s.past) {
         each_vector<slots>(
@@ -181,18 +221,10 @@ void run_pass(const Route::Pass& pass, Sides s) {
 
 template <class V>
 void run_pass(const Route::Pass& pass, const Sides& sides) {
-  switch (pass.slots) {
-    case 0:
-      return run_pass<V, 0>(pass, sides);
-    case 1:
-      return run_pass<V, 1>(pass, sides);
-    case 2:
-      return run_pass<V, 2>(pass, sides);
-    case 3:
-      return run_pass<V, 3>(pass, sides);
-    default:
-      return run_pass<V, V::form.slots>(pass, sides);
-  }
+  unrolled<V::form.mixing_slots + 1>([&](auto slots) {
+    if (pass.slots == slots)
+      pass.mixes ? run_pass<V, slots, true>(pass, sides) : run_pass<V, slots, false>(pass, sides);
+  });
 }
 
 /// Copies pieces that are shorter than any load: use(in the block, in memory, bytes as a constant).
@@ -201,10 +233,9 @@ void each_piece(const Route::Pieces& pieces, Copy copy) {
   const auto all = [&](auto bytes) {
     for (size_t i = 0; i < pieces.at.size(); ++i) copy(int64_t(i) * bytes, pieces.at[i], bytes);
   };
-  if (pieces.bytes == 4)
-    all(std::integral_constant<int, 4>());
-  else
-    all(std::integral_constant<int, 8>());
+  unrolled<3>([&](auto i) {
+    if (pieces.bytes == 4 << i) all(std::integral_constant<int, 4 << i>());
+  });
 }
 
 constexpr int ahead_bytes = 4096;

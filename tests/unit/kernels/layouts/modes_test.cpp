@@ -157,7 +157,7 @@ TEST_CASE("of bits that are stored several times all copies are written, one is 
       CompareReport report;
       cpu->unpack({&inverse, 1}, {&pads, 1});
       cpu->compare({&compare, 1}, {&report, 1});
-      const bool reads_it = damage && modes.copy.size() == 1;  // all copies of a bit are in one unit
+      const bool reads_it = damage && modes.copy.empty();  // all copies of a bit are in one unit
       CHECK((back == bytes) == !reads_it);
       for (const CopyReport& copies : {pads.copies, report.pads.copies}) {
         CHECK(copies.wrong == (damage ? 1 : 0));
@@ -179,13 +179,14 @@ TEST_CASE("modes that are no bijection of whole bytes are refused with the reaso
   CHECK(refusal(s, marlin_codes).empty());
   CHECK(refusal({5888, 1538}, marlin_codes) == "modes have 72351744 bits, the storage 72445952");
   CHECK(refusal({0, 1536}, marlin_codes) == "storage of 0 x 1536 bytes; sides are 1 to 1048576");
-  CHECK(refusal(s, with(6, {8, {{2, 0}}})) == "tiles of 5895 do not make 5888");
+  CHECK(refusal(s, with(6, {8, {{2, 0}}})) == "modes store some bits twice, and others never");
   CHECK(refusal(s, with(6, {8, {{0, 0}}})) == "modes have 9043968 bits in each copy, the storage 72351744");
   CHECK(refusal({1 << 20, 64}, {{512, {{0, 1}}}, {1 << 20, {{1, 0}}}, {2, {{0, 0}}}}) ==
         "copies of more than 67108864 bytes for an expert");
-  CHECK(refusal({128, 64}, {{512, {{0, 1}}}, {2, {{1, 0}}}, {64, {{1, 0}}}}) == "two tiles come from one place");
+  CHECK(refusal({128, 64}, {{512, {{0, 1}}}, {2, {{1, 0}}}, {64, {{1, 0}}}}) ==
+        "modes store some bits twice, and others never");
   CHECK(refusal({4, 1}, {{8, {{0, 1}}}, {4, {{0, 0}, {1, 0}, {1, 0}, {3, 0}}}}) ==
-        "bytes of a tile are lost, or taken twice");
+        "modes store some bits twice, and others never");
   CHECK(refusal(s, with(7, {92, {{128, 0}}})) == "a mode of 92 steps leaves the storage");
   CHECK(refusal(s, with(8, {192, {{0, 68}}})) == "a mode of 192 steps leaves the storage");
   CHECK(refusal(s, with(5, {4, {{0, 4}}})) ==

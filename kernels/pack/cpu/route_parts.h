@@ -1,10 +1,14 @@
-// The search for the cheapest moves of bits between lanes and slots (route.h).
+// What find_route.cpp finds a route with.
 #pragma once
 
-#include "kernels/pack/cpu/numbers.h"
+#include <algorithm>
+
 #include "kernels/pack/cpu/route.h"
 
 namespace mxfp4 {
+
+using Ids = std::vector<int>;  // of bits: their places in a list of all
+inline bool has(const Ids& ids, int id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
 /// code: 0 (exchange), Route::zip or Route::unzip: bit `id` comes from its slot to the lane; -1: any bit that is not
 /// wanted. Route::mix_1: the planes are mixed. Route::sort: the lanes are sorted.
@@ -19,9 +23,13 @@ struct LaneTask {
   size_t slots;  // their number
 };
 
+/// The cheapest moves.
 std::vector<LaneMove> find_moves(const LaneTask& task, const VectorForm& form);
 
 /// Moves the bits of lanes; returns the bit that leaves them.
 int move_lanes(Ids& lanes, LaneMove move);
+
+/// The step that mixes the planes of units in the way of a driver's form: bit `from` of all planes becomes bit `to`.
+Route::Step mixed(const List& mixing, int planes, Mixing how);
 
 }  // namespace mxfp4
