@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstring>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -39,31 +40,25 @@ template <int n, class Use>
   (std::make_integer_sequence<int, n>());
 }
 
-/// Byte i of the first and of the second vector that an exchange, a zip or an unzip makes of two: its number in both.
-/// unit: bytes of what is moved.
-constexpr int exchanged(int i, int unit, int bytes, bool second) {
-  const bool upper = i & unit;
-  return second ? (upper ? bytes + i : i + unit) : (upper ? bytes + i - unit : i);
-}
-constexpr int zipped(int i, int unit, int bytes, bool second) {
-  const int from = i / unit / 2 * unit + i % unit + (second ? bytes / 2 : 0);
-  return i & unit ? bytes + from : from;
-}
-constexpr int unzipped(int i, int unit, int, bool second) {
-  return (i / unit * 2 + (second ? 1 : 0)) * unit + i % unit;
-}
+/// Word i of the first and of the second vector that an exchange, a zip or an unzip makes of two: its number in both.
+constexpr int exchanged(int i, int words, bool second) { return (second ? i | 1 : i / 2 * 2) + i % 2 * words; }
+constexpr int zipped(int i, int words, bool second) { return i / 2 + i % 2 * words + second * words / 2; }
+constexpr int unzipped(int i, int, bool second) { return i * 2 + second; }
 
 /// Moves of two vectors of bytes, for which a compiler finds instructions.
 template <class Bytes, int bytes>
 struct Shuffles {
   template <auto number, int lane>
   [[gnu::always_inline]] static void shuffle(Bytes& a, Bytes& b) {
+    using Word = std::tuple_element_t<lane - 1, std::tuple<uint8_t, uint16_t, uint32_t, uint64_t>>;
+    using Words [[gnu::vector_size(bytes)]] = Word;
+    constexpr int words = bytes >> (lane - 1);
     [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-      const Bytes x = a;
-      a = __builtin_shufflevector(x, b, number(i, 1 << (lane - 1), bytes, false)...);
-      b = __builtin_shufflevector(x, b, number(i, 1 << (lane - 1), bytes, true)...);
+      const Words x = Words(a), y = Words(b);
+      a = Bytes(__builtin_shufflevector(x, y, number(i, words, false)...));
+      b = Bytes(__builtin_shufflevector(x, y, number(i, words, true)...));
     }
-    (std::make_integer_sequence<int, bytes>());
+    (std::make_integer_sequence<int, words>());
   }
   template <int lane>
   [[gnu::always_inline]] static void zip(Bytes& a, Bytes& b) {
