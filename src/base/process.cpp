@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <new>
 
 #include "src/base/error.h"
@@ -62,6 +63,15 @@ void prepare_process(bool json) {
   ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
+bool is_running(pid_t process) {
+  if (::kill(process, 0) != 0 && errno == ESRCH) return false;
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text);  // "PID (NAME) STATE ..", and NAME may have any character
+  const size_t name_end = text.rfind(") ");
+  return name_end == text.npos || (text[name_end + 2] != 'Z' && text[name_end + 2] != 'X');
+}
+
 void end_with_parent() {
   const char* const name = "MXFP4_PACK_PARENT";
   const char* const value = std::getenv(name);
@@ -70,7 +80,7 @@ void end_with_parent() {
   if (number <= 0 || number > INT_MAX) fail(ErrorKind::usage, "{}: '{}' is no process", name, value);
   const auto parent = pid_t(number);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  const bool is_gone = ::getppid() != parent && ::kill(parent, 0) != 0 && errno == ESRCH;
+  const bool is_gone = ::getppid() != parent && !is_running(parent);
   if (is_gone) std::raise(SIGTERM);  // the parent ended before prctl()
 }
 

@@ -1,6 +1,8 @@
 // Descriptors, limits and signals as the caller left them, made usable.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 namespace mxfp4 {
@@ -14,6 +16,9 @@ void prepare_process(bool json);
 /// If MXFP4_PACK_PARENT names a process, this process gets SIGTERM when the thread that started it ends. It gets
 /// SIGTERM at once if the named process has ended already. Call after signal handlers are installed.
 void end_with_parent();
+
+/// Whether a process runs. One that has ended, and whose parent has not asked for its exit code, does not run.
+bool is_running(pid_t process);
 
 /// Writes the message for a lack of memory, without allocating memory.
 void say_out_of_memory(bool json);

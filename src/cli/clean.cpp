@@ -47,7 +47,8 @@ std::string describe(const Leftover& l) {
 
 /// The command that can use a leftover which stays.
 std::string describe_use(LeftoverKind kind) {
-  if (kind == LeftoverKind::resumable) return "; the same convert command continues it if the source is unchanged";
+  if (kind == LeftoverKind::resumable)
+    return "; the same convert command of this version continues it if the source is unchanged";
   if (kind == LeftoverKind::predecessor) return "; --remove puts it back";
   return kind == LeftoverKind::parts ? "; merge joins them" : "";
 }

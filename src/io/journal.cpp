@@ -135,7 +135,8 @@ JournalText read_journal(const Fd& fd) {
     }
     const int64_t used = read_lines(text, journal);
     text.erase(0, size_t(used));
-    if (used == 0 || text.find('\n') != text.npos) break;  // an incomplete or wrong line
+    journal.damaged = text.find('\n') != text.npos;
+    if (used == 0 || journal.damaged) break;  // an incomplete or wrong line
   }
   journal.foreign &= !journal.begun;
   return journal;

@@ -30,6 +30,7 @@ struct JournalText {
   bool strange = false;  // no version writes such text
   JournalHead head;
   std::map<int64_t, std::string> records;
+  bool damaged = false;   // whole lines follow one that is wrong
   bool finished = false;  // the output is whole and may be published
   std::string list = {};  // the file that lists the files of the replaced output
   int64_t end = 0;        // of the last whole line

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <regex>
 
@@ -43,7 +41,7 @@ bool may_be_alive(const std::string& holder, const Folder& parts) {
   const auto host = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
   if (holder.empty() || holder == self) return false;
   if (host(holder) != host(self)) return is_young(parts, parts, claim_name);
-  return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
+  return !has_ended(holder);
 }
 
 /// Removes only a claim's empty folders: a folder that somebody moved to this name keeps its contents.

@@ -186,8 +186,7 @@ bool OutputDir::take_over(const OpenOptions& start) {
   if (found == StageState::other_version && !start.discards_other)
     fail(ErrorKind::usage, "{}: an interrupted run of another version exists; discard it: {}", name_, how_to_clean());
   if (found != StageState::building) {
-    if (stage_->folder.has(staged_new))
-      note(fmt::format("{}: no finished step of the interrupted run is known; it begins again", name_));
+    say_why_begun();
     return false;
   }
   const std::string changes = same ? "" : changed_inputs(head.inputs, start.inputs);
@@ -205,7 +204,25 @@ bool OutputDir::take_over(const OpenOptions& start) {
          how_to_clean());
   new_.emplace(stage_->folder, staged_new);
   check_is_ours(*new_);
+  if (journal_->text().damaged)
+    note(fmt::format("{}: is damaged; the steps that it listed after {} are repeated",
+                     stage_->folder.path(staged_journal),
+                     counted(int64_t(journal_->records().size()), "finished step")));
   return true;
+}
+
+/// Says what another run left that cannot be continued.
+void OutputDir::say_why_begun() const {
+  const auto steps = int64_t(journal_->records().size());
+  const Folder built = stage_->folder.find(staged_new);
+  if (journal_->text().foreign)
+    note(fmt::format("{}: an interrupted run of another version: discarded", name_));
+  else if (steps > 0)
+    note(fmt::format(
+        "{}: {} of the interrupted run cannot be used, because {} is missing or of another run; it begins again", name_,
+        counted(steps, "finished step"), built ? built.path(run_file) : stage_->folder.path(staged_new)));
+  else if (built)
+    note(fmt::format("{}: no finished step of the interrupted run is known; it begins again", name_));
 }
 
 /// Throws Error{usage} if the directory has a file, or a link, that this tool did not make.

@@ -112,6 +112,7 @@ class OutputDir {
   void make_new_writable() const;
   void look_at_parts(const OpenOptions& start) const;
   std::string how_to_clean() const;
+  void say_why_begun() const;
   void end_journal();
   [[noreturn]] void fail_removed() const;
   [[noreturn]] void fail_changed() const;

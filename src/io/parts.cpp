@@ -15,6 +15,8 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/number.h"
+#include "src/base/process.h"
 #include "src/io/leftover.h"
 #include "src/io/merge_claim.h"
 
@@ -153,6 +155,12 @@ void remove_entry(const Folder& parts, const std::string& name, const std::vecto
 
 std::string process_name() { return fmt::format("{}.{}", host_name(), ::getpid()); }
 
+bool has_ended(const std::string& process) {
+  const size_t dot = process.rfind('.');
+  if (dot == process.npos || process.substr(0, dot) != host_name()) return false;
+  return !is_running(pid_t(whole_number(process.substr(dot + 1))));
+}
+
 std::string random_digits() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
@@ -202,10 +210,17 @@ bool is_young(const Folder& clock, const Folder& in, const std::string& name) {
   return s && clock.touch() == 0 && clock.stat().st_mtime - s->st_mtime < young_seconds;
 }
 
+/// "HOST.PROCESS" in a name of new_part_name().
+std::string writer_of(const std::string& part) {
+  const size_t begin = part.find('.') + 1, end = part.rfind('.');
+  return begin < end && end != part.npos ? part.substr(begin, end - begin) : "";
+}
+
 bool are_being_written(const HeldFolder& parts) {
   const std::vector<std::string> names = names_in(parts.folder);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    if (name_behind(name).empty()) return false;
+    const std::string part = name_behind(name);
+    if (part.empty() || has_ended(writer_of(part))) return false;
     const Folder stage = parts.folder.find(name);
     return is_young(parts.folder, parts.folder, name) || (stage && is_young(parts.folder, stage, staged_journal));
   });

@@ -20,6 +20,8 @@ struct PartNumber {
 
 /// "HOST.PROCESS" of this process.
 std::string process_name();
+/// Whether "HOST.PROCESS" is a process of this host that does not run any more.
+bool has_ended(const std::string& process);
 /// 16 random hexadecimal digits.
 std::string random_digits();
 /// A name for the folder of a part: its number, host, process and a random number.

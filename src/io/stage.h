@@ -12,8 +12,8 @@
 //
 // state          | journal       | new/ has        | old/ has       | OUT            | the next run
 // ---------------|---------------|-----------------|----------------|----------------|------------------------------
-// begun          | no step       | at most files   | -              | old or missing | removes new/, and begins
-//                |               | of the run      |                |                |
+// begun          | any steps     | no run file, or | -              | old or missing | says which steps are lost,
+//                | or none       | there is no step|                |                | removes new/, and begins
 // building       | steps         | the run file    | -              | old or missing | continues if its inputs are the
 //                | or "finished" |                 |                |                | same; else refuses
 // between        | "finished"    | the run file    | the old output | missing        | gives the old output its place,

@@ -208,7 +208,7 @@ std::string describe_absent(const std::string& shown) {
   if (!path.has_filename()) path = path.parent_path();
   std::error_code ec;
   const bool is_begun = std::filesystem::exists(path.parent_path() / stage_beside(path.filename()) / staged_new, ec);
-  return is_begun ? "not finished: a run is writing it, or was interrupted and continues with its command"
+  return is_begun ? "not finished: a run is writing it, or was interrupted; the command of that run continues it"
                   : "no such directory";
 }
 

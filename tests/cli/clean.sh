@@ -34,7 +34,7 @@ test_nothing_is_left() {
 }
 test_partial_output() {
   prepare leave
-  expect 'is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps?; the same convert command continues it if the source is unchanged, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
+  expect 'is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps?; the same convert command of this version continues it if the source is unchanged, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
     'nothing was removed; --remove discards these' clean
   expect 'with its path' 0 '^  /.*place/\.k\.mxfp4-pack$' 'nothing was removed' clean -v
   expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","path":"/.*/\.k\.mxfp4-pack","bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \
@@ -89,10 +89,12 @@ killed_part() {
 } 2>/dev/null
 test_killed_part() {
   prepare killed_part
-  kept 'a young one' 'a run may be writing it: it changed less than 10 minutes ago, and there is no lock'
-  old place/.k*
-  expect 'an old one is listed' 0 'changed 60 min ago$' 'nothing was removed' clean
-  removed 'after it was looked at, it' 'changed 60 min ago'
+  other=$(echo place/.k*/parts)/.1-of-2.other.1.1.mxfp4-pack
+  mkdir -m 700 "$other"
+  kept 'beside one of another host, it' 'a run may be writing it: it changed less than 10 minutes ago, and there is no lock'
+  rmdir "$other"
+  expect 'it is listed' 0 'parts of an output.* ago$' 'nothing was removed' clean
+  removed 'after it was looked at, it' 'parts of an output'
 }
 test_journal_of_holes() {
   stage_of k

@@ -227,8 +227,11 @@ test_merge_on_another_node() {
 }
 test_merge_of_a_dead_process() {
   all_of 2
-  merging "$(this_host).$(sh -c 'echo $$')"
-  expect 'is known on this host' 0 '' 'check it with' merge
+  (sh -c 'echo $$ >dead' & exec sleep 30) &  # sleep does not wait for its child
+  until grep -q '^State:.Z' "/proc/$(cat dead)/status"; do sleep 0.02; done 2>/dev/null
+  merging "$(this_host).$(cat dead)"
+  expect 'that nobody waited for is known on this host' 0 '' 'check it with' merge
+  kill $!
 }
 test_merge_of_a_living_process() {
   all_of 2
@@ -247,7 +250,11 @@ test_part_that_another_node_may_write() {
   expect 'a run' 2 '' 'other nodes may be writing parts' on
   expect 'clean' 0 '^kept: .*k: parts of an output' '' "$program" clean k --remove
   touch -d '1 hour ago' "$parts/.1-of-2.other.1.1.mxfp4-pack"
-  expect 'one that nobody writes any more' 0 '' '[0-9]+ of [0-9]+ steps are done already' on
+  mkdir -m 700 "$parts/.1-of-2.$(this_host).$$.1.mxfp4-pack"
+  expect 'one of a living process' 2 '' 'other nodes may be writing parts' on
+  rmdir "$parts"/.1-of-2."$(this_host)".*
+  mkdir -m 700 "$parts/.1-of-2.$(this_host).$(sh -c 'echo $$').1.mxfp4-pack"
+  expect 'those that nobody writes any more' 0 '' '[0-9]+ of [0-9]+ steps are done already' on
   like "$single"
 }
 test_run_with_other_options() {

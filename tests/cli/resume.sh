@@ -34,10 +34,28 @@ test_other_runs_beside_it() {
   rm source/NOTES.md
   expect 'another source' 2 '' "$(changed 'file .* mtime_ns was .*; and [0-9]+ more')" "$program" convert "$many" k --backend marlin --engine vllm
   convert "$tiny" q --backend marlin --engine sglang
-  expect 'verify' 2 '' 'k: not finished: a run is writing it, or was interrupted and continues with its command; an output of' "$program" verify k
+  expect 'verify' 2 '' 'k: not finished: a run is writing it, or was interrupted; the command of that run continues it; an output of' "$program" verify k
   expect 'unpack' 2 '' "$discard" "$program" unpack q k
   expect 'synth' 2 '' "$discard" "$program" synth gpt-oss-20b k --tiny
   expect 'the same command keeps what is done' 0 '' '[0-9]+ of [0-9]+ steps are done already' on
+  is_right
+}
+test_steps_that_are_lost() {
+  leave_new
+  cp -r .k.mxfp4-pack lost
+  rm -r "$partial"
+  expect 'without the files' 0 '' 'k: [1-9][0-9]* finished steps? of the interrupted run cannot be used, because .*new is missing .* begins again$' on
+  is_right
+  rm -r k
+  mv lost .k.mxfp4-pack
+  rm "$partial/.mxfp4-pack-run"
+  expect 'without the run file' 0 '' 'cannot be used, because .*new/[.]mxfp4-pack-run is missing' on
+  is_right
+}
+test_damaged_journal() {
+  leave_new
+  echo '7 damaged' >>"$journal"
+  expect 'is named' 0 '' 'journal: is damaged; the steps that it listed after [1-9][0-9]* finished steps? are repeated$' on
   is_right
 }
 test_force_discards_it() {
