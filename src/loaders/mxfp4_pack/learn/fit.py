@@ -29,8 +29,8 @@ def divisors(n):
 
 def digit(rows, known):
     """Finds one list of steps, for digits 0 .., that fits every row of `rows` [others, count, 2]. Returns the steps and
-    the begin of each row, or None if no list fits. Digits that no row knows have the others' even step; if only digit 0
-    is known, the list is empty."""
+    the begin of each row, or None if no list fits. Digits that no row knows have the others' even step; if only one
+    digit is known, the list is empty, and the begins are those of this digit."""
     count = rows.shape[1]
     best = int(known.sum(0).argmax())
     both = known & known[:, best:best + 1]
@@ -43,7 +43,7 @@ def digit(rows, known):
         if ((rows[some] - rows[some, best:best + 1] != steps).any(2) & both[some]).any():
             return None
     if found.sum() == 1:
-        return ([], rows[:, 0]) if found[0] else None
+        return ([], rows[:, best]) if best == 0 or known.sum() == known[:, best].sum() else None
     if not found.all():
         first, second = numpy.flatnonzero(found)[:2]
         if second != first + 1:
@@ -57,6 +57,8 @@ def digit(rows, known):
     first = known.argmax(1)
     begin = begins[numpy.arange(len(rows)), first]
     if (known & (begins != begin[:, None]).any(2)).any():
+        return None
+    if (begin[known.any(1)] + steps.min(0) < 0).any():  # other digits cannot make up for this
         return None
     return steps, begin
 
