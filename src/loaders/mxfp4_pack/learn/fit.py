@@ -27,10 +27,11 @@ def divisors(n):
     return sorted({d for i in range(1, int(n ** 0.5) + 1) if n % i == 0 for d in (i, n // i)})
 
 
-def digit(rows, known):
+def digit(rows, known, alone=False):
     """Finds one list of steps, for digits 0 .., that fits every row of `rows` [others, count, 2]. Returns the steps and
-    the begin of each row, or None if no list fits. Digits that no row knows have the others' even step; if only one
-    digit is known, the list is empty, and the begins are those of this digit."""
+    the begin of each row, or None if no list fits. Digits that no row knows have the others' even step; if only digit 0
+    is known, the list is empty. alone: the same for any other digit, whose begins are then those of this
+    digit; and begins are in the storage."""
     count = rows.shape[1]
     best = int(known.sum(0).argmax())
     both = known & known[:, best:best + 1]
@@ -43,7 +44,8 @@ def digit(rows, known):
         if ((rows[some] - rows[some, best:best + 1] != steps).any(2) & both[some]).any():
             return None
     if found.sum() == 1:
-        return ([], rows[:, best]) if best == 0 or known.sum() == known[:, best].sum() else None
+        is_alone = alone and known.sum() == known[:, best].sum()
+        return ([], rows[:, best]) if found[0] or is_alone else None
     if not found.all():
         first, second = numpy.flatnonzero(found)[:2]
         if second != first + 1:
@@ -58,17 +60,19 @@ def digit(rows, known):
     begin = begins[numpy.arange(len(rows)), first]
     if (known & (begins != begin[:, None]).any(2)).any():
         return None
-    if (begin[known.any(1)] + steps.min(0) < 0).any():  # other digits cannot make up for this
+    if alone and (begin[known.any(1)] + steps.min(0) < 0).any():  # other digits cannot make up for this
         return None
     return steps, begin
 
 
 class Rules(NamedTuple):
     """What factor() accepts. even: only digits with one step. sides: rows and bits of the storage, which such digits
-    divide; or None. greedy: only the first digit that fits, which is fast and nearly always right."""
+    divide; or None. greedy: only the first digit that fits, which is fast and nearly always right.
+    alone: see digit()."""
     even: bool = False
     sides: tuple | None = None
     greedy: bool = False
+    alone: bool = False
 
     def accept(self, mode):
         if not is_even(mode):
@@ -87,7 +91,7 @@ def factor(at, known, rules=Rules()):
     for count in divisors(len(at))[1:]:
         if count > MOST_STEPS:
             return
-        found = digit(at.reshape(-1, count, 2), known.reshape(-1, count))
+        found = digit(at.reshape(-1, count, 2), known.reshape(-1, count), rules.alone)
         if not found:
             continue
         mode = as_mode(found[0]) if len(found[0]) else [count, None, None]
@@ -235,7 +239,7 @@ class Fitting:
         for unit in (32, 64, 8):
             size = unit // self.map.unit
             if size > 1 and len(at) % size == 0:
-                found = digit(at.reshape(-1, size, 2), self.known.reshape(-1, size))
+                found = digit(at.reshape(-1, size, 2), self.known.reshape(-1, size), rules.alone)
                 if found and len(found[0]):
                     known = self.known.reshape(-1, size).any(1)
                     for inner in islice(factor(found[0], numpy.ones(size, bool), rules), 1):
@@ -325,22 +329,23 @@ class Fitting:
 
     def best(self):
         tries = [(self.map.copies, False)] + [(self.map.copies, True), (1, True)] * bool(self.map.often.any())
-        for copies, firsts in tries:
+        for alone, (copies, firsts) in product((False, True)[:len(tries)], tries):
             self.set_copies(copies, firsts)
             if len(self.map.value) % copies == 0 and self.known.any():
                 for even, divides, greedy in ((0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 0, 0)):
-                    if found := self.best_fit(even, divides, greedy):
+                    if found := self.best_fit(even, divides, greedy, alone):
                         return found
         often = f", all of it {self.map.copies} times," if self.map.copies > 1 else ""
         raise NoRearrangement(f"{self.key}: {len(self.map.value)} bytes of an expert{often} that no row order, pads and "
                               "modes describe")
 
-    def best_fit(self, even, divides, greedy):
+    def best_fit(self, even, divides, greedy, alone):
         """The fit with the fewest steps. For the rest see Rules."""
         found = None
         for rows, row_bytes in self.sides():
             for order in self.orders(rows):
-                made = self.modes(order, Rules(even, (rows, row_bytes * 8) if divides else None, greedy))
+                rules = Rules(even, (rows, row_bytes * 8) if divides else None, greedy, alone)
+                made = self.modes(order, rules)
                 for modes in chain.from_iterable(completed(m, rows, row_bytes * 8) for m in made):
                     steps = sum(1 if is_even(m) else len(m) for m in modes)
                     steps -= self.like[1] * (order[:len(self.like[0])] == self.like[0])
