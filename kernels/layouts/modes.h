@@ -60,9 +60,8 @@ struct Counted {
 /// bytes whose bits come from as many whole bytes. Else it is a run of nibbles, and `unit` counts nibbles.
 class ModeLayout {
  public:
-  /// Throws std::invalid_argument with the reason if the modes, apart from copies, are no bijection of the storage, or
-  /// have no unit. from_file: the layout comes from a file, so it is checked, and sizes are limited so that a wrong
-  /// file cannot take all memory.
+  /// Throws std::invalid_argument with the reason if the modes have no unit. from_file: also if the modes, apart from
+  /// copies, are no bijection of the storage. Sizes are then limited: a wrong file must not take all memory.
   ModeLayout(Shape storage, Modes modes, bool from_file = true);
 
   Shape storage;

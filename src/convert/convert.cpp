@@ -197,7 +197,7 @@ void finish_earlier(const ConvertOptions& options, const Place& place, Conversio
   conversion.end_hashes();
 }
 
-/// Writes OUT, or what is left of it.
+/// Writes OUT, or the rest of OUT after an interrupted run.
 Json write_output(const ConvertOptions& options, OutputDir& out, const Input& in, const Destination& to, Prepared& p,
                   const DeviceChoice& devices) {
   ContentsCache cache(in.files);

@@ -37,11 +37,9 @@ std::string holder_of(const Folder& parts, const std::string& claim) {
 /// Whether a claim's holder may still run. A holder with this process's name is dead: it ran in a container that was
 /// started again.
 bool may_be_alive(const std::string& holder, const Folder& parts) {
-  const std::string self = process_name();
-  const auto host = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
-  if (holder.empty() || holder == self) return false;
-  if (host(holder) != host(self)) return is_young(parts, parts, claim_name);
-  return !has_ended(holder);
+  if (holder.empty() || holder == process_name()) return false;
+  const std::optional<bool> known = runs(holder);
+  return known ? *known : is_young(parts, parts, claim_name);
 }
 
 /// Removes only a claim's empty folders: a folder that somebody moved to this name keeps its contents.

@@ -155,10 +155,10 @@ void remove_entry(const Folder& parts, const std::string& name, const std::vecto
 
 std::string process_name() { return fmt::format("{}.{}", host_name(), ::getpid()); }
 
-bool has_ended(const std::string& process) {
+std::optional<bool> runs(const std::string& process) {
   const size_t dot = process.rfind('.');
-  if (dot == process.npos || process.substr(0, dot) != host_name()) return false;
-  return !is_running(pid_t(whole_number(process.substr(dot + 1))));
+  if (dot == process.npos || process.substr(0, dot) != host_name()) return {};
+  return is_running(pid_t(whole_number(process.substr(dot + 1))));
 }
 
 std::string random_digits() {
@@ -220,7 +220,7 @@ bool are_being_written(const HeldFolder& parts) {
   const std::vector<std::string> names = names_in(parts.folder);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     const std::string part = name_behind(name);
-    if (part.empty() || has_ended(writer_of(part))) return false;
+    if (part.empty() || !runs(writer_of(part)).value_or(true)) return false;
     const Folder stage = parts.folder.find(name);
     return is_young(parts.folder, parts.folder, name) || (stage && is_young(parts.folder, stage, staged_journal));
   });

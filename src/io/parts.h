@@ -2,6 +2,7 @@
 // part under a unique name, and the part appears complete. So nodes need no locks and never wait for one another.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,8 @@ struct PartNumber {
 
 /// "HOST.PROCESS" of this process.
 std::string process_name();
-/// Whether "HOST.PROCESS" is a process of this host that does not run any more.
-bool has_ended(const std::string& process);
+/// Whether "HOST.PROCESS" runs; none if the host is another one.
+std::optional<bool> runs(const std::string& process);
 /// 16 random hexadecimal digits.
 std::string random_digits();
 /// A name for the folder of a part: its number, host, process and a random number.

@@ -328,8 +328,9 @@ class Fitting:
         return (source == self.map.source)[source >= 0].all()
 
     def best(self):
-        tries = [(self.map.copies, False)] + [(self.map.copies, True), (1, True)] * bool(self.map.often.any())
-        for alone, (copies, firsts) in product((False, True)[:len(tries)], tries):
+        repeat = self.map.often.any()
+        tries = [(self.map.copies, False)] + [(self.map.copies, True), (1, True)] * bool(repeat)
+        for alone, (copies, firsts) in product((False, True) if repeat else (False,), tries):
             self.set_copies(copies, firsts)
             if len(self.map.value) % copies == 0 and self.known.any():
                 for even, divides, greedy in ((0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 0, 0)):

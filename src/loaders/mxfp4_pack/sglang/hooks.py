@@ -173,7 +173,7 @@ def give_values(method, device):
             setattr(method, name, torch.full(tensor.shape, float(value), dtype=tensor.dtype, device=device))
 
 
-def read(original, method, layer, rest):
+def read(original, method, layer, canary):
     """Puts the packed tensors, and the values found by converted_canary(), into the layer."""
     packed = packed_of(layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
@@ -192,17 +192,17 @@ def read(original, method, layer, rest):
             storage.data = tensors.pop(key)
     for name, meta in [(name, p) for name, p in layer.named_parameters(recurse=False) if p.is_meta]:
         delattr(layer, name)
-        if name in rest.biases:
-            zeros = torch.zeros(meta.shape, dtype=rest.biases[name], device=packed.device)
+        if name in canary.biases:
+            zeros = torch.zeros(meta.shape, dtype=canary.biases[name], device=packed.device)
             setattr(layer, name, Parameter(zeros, requires_grad=False))
     for key, tensor in tensors.items():
-        setattr(layer, packed.entries[key].parameter, in_form_of(rest.made[key], tensor))
-    for name, value in rest.vectors.items():
+        setattr(layer, packed.entries[key].parameter, in_form_of(canary.made[key], tensor))
+    for name, value in canary.vectors.items():
         value = value.data[:1].repeat(layer.num_local_experts) if value.ndim else value.data.clone()
         setattr(layer, name, Parameter(value, requires_grad=False))
-    for name, value in rest.buffers.items():
+    for name, value in canary.buffers.items():
         layer.register_buffer(name, value[:1].repeat(layer.num_local_experts), persistent=False)
-    for name, value in rest.attributes.items():
+    for name, value in canary.attributes.items():
         setattr(layer, name, value)
     if pads_later(method):
         layer.intermediate_size_per_partition = packed.set.padded_sizes[1]
