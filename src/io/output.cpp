@@ -42,7 +42,7 @@ OutputDir OutputDir::for_part(const Place& place, const std::string& part) {
     try {
       HeldFolder parts(stage.folder, staged_parts);
       check_own_parts(parts);
-      return OutputDir({std::move(parts.folder), part}, true, place.path(), nullptr);
+      if (parts) return OutputDir({std::move(parts.folder), part}, true, place.path(), nullptr);
     } catch (const Error&) {
       if (stage.is_in_place() && stage.folder.has(staged_parts)) throw;
     }  // else another process failed, and removed its part and the folders

@@ -185,7 +185,8 @@ std::string run_of(const PartNumber& number, const std::string& place, Json comm
 HeldFolder parts_beside(const Place& place) { return {find_stage(place.above, place.name).folder, staged_parts}; }
 
 void check_own_parts(const HeldFolder& parts) {
-  if (!parts.above || !parts.above.has(parts.name) || (parts && parts.folder.is_own())) return;
+  const auto s = parts.above ? parts.above.look(parts.name) : std::nullopt;
+  if (!s || (parts ? parts.folder.is_own() : S_ISDIR(s->st_mode))) return;  // another process may just have made it
   fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; move it away", parts.above.path(parts.name));
 }
 
