@@ -30,8 +30,7 @@ SET = {"engine": NAME, "backend": NAME, "layout_version": NAME, "layout_file?": 
        "canary?": NAME, "table": NAME}
 TENSORS = List(TENSOR, 1)  # of a set's table
 NEEDS = List(NAME)
-LISTED = {"name": NAME, "kind": NAME, "bytes": Whole(), "xxh3_128?": NAME, "header_xxh3_128?": NAME}
-COPIED = {"name": NAME, "copy": NAME, "dtype": NAME, "shape": HEADER_SHAPE}  # of the source's table
+LISTED = {"name": NAME, "kind": NAME, "bytes": Whole(), "xxh3_128?": NAME}
 # A set that this package does not serve may have other fields.
 ANY_SET = {"engine": NAME, "backend": NAME, "needs?": NEEDS}
 SOURCE = {"model_type": NAME, "allow_incomplete?": Flag()}

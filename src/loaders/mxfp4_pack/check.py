@@ -1,11 +1,10 @@
 """Checks an output of `mxfp4-pack convert` without a server: python3 -m mxfp4_pack.check OUT
 
-The check covers the manifest's own checksum, the size and checksum of every listed file (for files of tensors: of their
-header), and that headers and manifest name the same tensors. If a set's engine is installed and runs here, its own
-conversion must give the set's canary. Weights are not read; `mxfp4-pack verify OUT` checks these.
+`mxfp4-pack verify OUT --level files` runs, which reads no weights. If a set's engine is installed and runs here, its own
+conversion must give the set's canary.
 
-With --source, `mxfp4-pack verify OUT --source CKPT` runs, too. On a GPU the installed engine's own kernel then computes
-whole layers from the packed bytes, and the results are compared with those from the source.
+With --source, `mxfp4-pack verify OUT --source CKPT` runs instead, at its highest level. On a GPU the installed engine's
+own kernel then computes whole layers from the packed bytes, and the results are compared with those from the source.
 
 Exit codes: 0 all comparisons agree; 1 something is wrong; 2 the output could not be checked.
 """
@@ -19,25 +18,19 @@ import sys
 import tempfile
 from contextlib import redirect_stdout
 
-from . import _xxh3, commands
-from ._entries import DTYPES, Refused, Unconverted, counted, entry_of, path_of
+from . import commands
+from ._entries import Refused, Unconverted, counted, entry_of
 from ._errors import printable
-from ._fields import COPIED
-from ._files import open_file, read_file, size_of
-from ._safetensors import read_header
-from ._forms import check as check_form
 from ._library import library
-from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest, read_source_table, read_tensors
+from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest, read_tensors
 
 KERNELS = ("vllm",)  # engines with a module `kernel` in this package
-WHOLE_FILE_LIMIT = 1 << 30  # bytes of a file without tensors; the program has the same limit
 TOLERANCE = 1e-2  # relative L2: engines' kernels round to bf16 several times; Marlin has 5e-3, others 3e-3
 
 
 class Report:
     def __init__(self):
         self.problems, self.unchecked, self.sets = [], [], []
-        self.files = 0
         self.verified = None  # the result of `mxfp4-pack verify`
 
     def attempt(self, step, *arguments):
@@ -63,87 +56,29 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
     fields = report.attempt(read_manifest, directory)
     if fields is None:
         return report
-    for listed in fields["files"]:
-        report.attempt(check_file, report, directory, listed)
-    headers = {}
-    fields["copied"] = report.attempt(check_copied, directory, fields, headers) or []
-    report.sets = [report.attempt(check_set, directory, set_, headers) for set_ in fields["sets"]]
-    if not report.problems:
-        report.attempt(check_names, fields, headers)
-    if not report.problems:
-        for number, set_ in enumerate(fields["sets"]):
-            report.sets[number]["canary"] = check_canary(report, directory, set_, engines)
-        held = {set_["engine"] for set_ in fields["sets"]}
-        report.unchecked += [f"no set for {engine}" for engine in sorted(set(engines) - held)]
-    if source is not None and not report.problems:
-        with tempfile.TemporaryDirectory() as folder:
-            kernels = [missing_for_kernel(set_) for set_ in fields["sets"]]
-            batches = None if all(kernels) else os.path.join(folder, "batches.safetensors")
-            verify(report, directory, source, batches)
-            check_kernels(report, directory, list(zip(fields["sets"], kernels)), (engines, batches, tolerance))
+    report.sets = [report.attempt(check_set, directory, set_) for set_ in fields["sets"]]
+    if report.problems:
+        return report
+    with tempfile.TemporaryDirectory() as folder:
+        kernels = [missing_for_kernel(set_) for set_ in fields["sets"]] if source is not None else []
+        batches = None if all(kernels) else os.path.join(folder, "batches.safetensors")
+        verify(report, directory, source, batches)
+        if not report.problems:
+            for number, set_ in enumerate(fields["sets"]):
+                report.sets[number]["canary"] = check_canary(report, directory, set_, engines)
+            held = {set_["engine"] for set_ in fields["sets"]}
+            report.unchecked += [f"no set for {engine}" for engine in sorted(set(engines) - held)]
+        check_kernels(report, directory, list(zip(fields["sets"], kernels)), (engines, batches, tolerance))
     return report
 
 
-def check_file(report, directory, listed):
-    path = path_of(directory, listed["name"])
-    shown = printable(path)
-    try:
-        with open_file(path) as file:
-            size = size_of(file)
-            if size != listed["bytes"]:
-                raise Refused(f"{shown} has {size} bytes, manifest: {listed['bytes']}")
-            header = listed.get("header_xxh3_128")
-            data = file.read(read_header(path)[1]) if header else read_file(path, WHOLE_FILE_LIMIT)
-    except OSError as error:
-        raise Refused(f"{shown}: {error.strerror}") from error
-    if _xxh3.hexdigest(data) != (header or listed.get("xxh3_128")):
-        raise Refused(f"{shown}: {'its header' if header else 'it'} does not have the manifest's checksum")
-    report.files += 1
-
-
-def header_of(directory, name, headers):
-    if name not in headers:
-        headers[name] = read_header(path_of(directory, name))[0]
-    return headers[name]
-
-
-def agree(header, file, name, dtype, shape):
-    if name not in header:
-        raise Refused(f"{file} has no {name}")
-    if (header[name].dtype, header[name].shape) != (DTYPES.get(dtype, dtype), tuple(shape)):
-        raise Refused(f"{file}: {name} is {header[name].dtype} {header[name].shape}, manifest: {dtype} {tuple(shape)}")
-
-
-def check_copied(directory, fields, headers):
-    """The copied tensors that the source's table lists."""
-    copied = []
-    for number, t in enumerate(read_source_table(directory, fields["files"]), 1):
-        if not isinstance(t, dict) or "copy" in t:
-            check_form(t, COPIED, "the source's table", f"line {number}")
-            agree(header_of(directory, t["copy"], headers), t["copy"], t["name"], t["dtype"], t["shape"])
-            copied.append(t)
-    return copied
-
-
-def check_set(directory, set_, headers):
-    """Checks a set's fields against the headers of its files. Returns the set's entry for the report."""
+def check_set(directory, set_):
+    """Checks a set's fields and its table as a loader does. Returns the set's entry for the report."""
     read_tensors(directory, set_)
-    if "layout_file" not in set_:
-        path_of(directory, set_["canary"])
     for t in set_["tensors"]:
-        entry = entry_of(t)
-        agree(header_of(directory, entry.file, headers), entry.file, entry.name, t["dtype"], entry.shape)
+        entry_of(t)
     known = {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size")}
     return known | {"canary": None, "kernel": None}
-
-
-def check_names(fields, headers):
-    """Refuses tensors that the manifest does not list. Files that an engine loads whole may hold other parameters."""
-    known = {(t["copy"], t["name"]) for t in fields["copied"]}
-    known |= {(t["file"], t["name"]) for set_ in fields["sets"] for t in set_["tensors"]}
-    for file, header in headers.items():
-        if unknown := [printable(name) for name in header if (file, name) not in known]:
-            raise Refused(f"{file}: the manifest does not know {', '.join(sorted(unknown)[:3])}")
 
 
 def check_canary(report, directory, set_, engines):
@@ -179,9 +114,10 @@ def compare(directory, set_):
 
 
 def verify(report, directory, source, batches):
-    """Runs `mxfp4-pack verify OUT --source CKPT`. batches: the file for the computed batches, or None."""
+    """Runs `mxfp4-pack verify`. batches: the file for the computed batches, or None."""
+    level = {"level": "files"} if source is None else {"save": batches}
     try:
-        said = commands.verify(directory, source=source, save=batches, quiet=True)
+        said = commands.verify(directory, source=source, quiet=True, **level)
     except commands.Failed as failed:
         report.unchecked += [f"mxfp4-pack verify: {line}" for line in failed.lines]
         return
@@ -251,8 +187,6 @@ def show(report):
         print(f"wrong: {problem}")
     for what in report.unchecked:
         print(f"not checked: {what}")
-    if report.files:
-        print(f"{counted(report.files, 'file')} with the manifest's sizes and checksums, of tensors those of their headers")
     if report.verified:
         print(f"mxfp4-pack verify: {report.verified}")
     for set_ in filter(None, report.sets):
@@ -282,7 +216,7 @@ def main(arguments=None):
             report = check(options.directory, options.engine, options.source, options.tolerance)
     if options.json:
         print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,
-                          "files": report.files, "verify": report.verified, "sets": report.sets}))
+                          "verify": report.verified, "sets": report.sets}))
     else:
         show(report)
     return exit_code(report)
