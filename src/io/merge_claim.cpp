@@ -66,6 +66,17 @@ bool make_claim(const Folder& parts, const std::string& fresh, const std::string
   throw;
 }
 
+/// Whether a folder holds no more than a claim does: the empty folder of its holder.
+bool looks_like_claim(const Folder& folder) {
+  static const std::regex holder("[A-Za-z0-9_-]+\\.[0-9]+");
+  const std::vector<Entry> entries = entries_below(folder, Unreadable::skip);
+  return folder.is_own() && entries.size() <= 1 && std::all_of(entries.begin(), entries.end(), [](const Entry& e) {
+           return e.is_folder() && std::regex_match(e.name, holder);
+         });
+}
+
+bool is_strange(const HeldFolder& claim) { return claim ? !looks_like_claim(claim.folder) : claim.is_taken(); }
+
 }  // namespace
 
 bool is_claimed(const Folder& parts) {
@@ -75,12 +86,7 @@ bool is_claimed(const Folder& parts) {
 bool is_claim(const Folder& parts, const std::string& name) {
   static const std::regex pattern(std::string(claim_name) + "(\\.[0-9a-f]{16})?");
   const Folder claim = std::regex_match(name, pattern) ? parts.find(name) : Folder();
-  if (!claim || !claim.is_own()) return false;
-  static const std::regex holder("[A-Za-z0-9_-]+\\.[0-9]+");
-  const std::vector<Entry> entries = entries_below(claim, Unreadable::skip);  // only the empty folder of the holder
-  return entries.size() <= 1 && std::all_of(entries.begin(), entries.end(), [](const Entry& e) {
-           return e.is_folder() && std::regex_match(e.name, holder);
-         });
+  return claim && looks_like_claim(claim);
 }
 
 MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(process_name()) {
@@ -94,7 +100,7 @@ MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(pro
   for (int i = 0; (error = parts_.rename(fresh, parts_, claim_name)) != 0;
        ++i) {                     // fails over a folder that is not empty
     if (error == ENOENT) return;  // another process has merged the parts
-    if (parts_.has(claim_name) && !is_claim(parts_, claim_name)) {
+    if (is_strange({parts_, claim_name})) {
       remove_folder(parts_, fresh);
       fail(ErrorKind::usage, "{}: was not made by mxfp4-pack; move it away", parts_.path(claim_name));
     }

@@ -185,8 +185,7 @@ std::string run_of(const PartNumber& number, const std::string& place, Json comm
 HeldFolder parts_beside(const Place& place) { return {find_stage(place.above, place.name).folder, staged_parts}; }
 
 void check_own_parts(const HeldFolder& parts) {
-  const auto s = parts.above ? parts.above.look(parts.name) : std::nullopt;
-  if (!s || (parts ? parts.folder.is_own() : S_ISDIR(s->st_mode))) return;  // another process may just have made it
+  if (parts ? !parts.is_in_place() || parts.folder.is_own() : !parts.is_taken()) return;
   fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; move it away", parts.above.path(parts.name));
 }
 

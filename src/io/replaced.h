@@ -1,6 +1,8 @@
 // Removes a directory that another one has replaced: files that this tool made are removed, all others are kept.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <functional>
 #include <map>
 #include <set>
@@ -28,6 +30,11 @@ struct HeldFolder {
         folder(above ? above.find(name) : Folder()) {}
   explicit operator bool() const { return bool(folder); }
   bool is_in_place() const { return folder && folder.is_at(above, name); }
+  /// Whether the name belongs to something else than a folder. False if another process has made the folder since.
+  bool is_taken() const {
+    const auto s = above && !folder ? above.look(name) : std::nullopt;
+    return s && !S_ISDIR(s->st_mode);
+  }
 };
 
 /// The state of each file of a directory, by relative name; links are not followed.

@@ -83,8 +83,7 @@ std::string why_no_stage(const HeldFolder& stage) {
   const auto s = stage.above.look(stage.name);
   if (!s) return {};
   if (S_ISLNK(s->st_mode)) return "is a link; remove it";
-  if (!stage && !S_ISDIR(s->st_mode)) return "is not a folder; move it away";
-  if (!stage) return {};  // another process has just made it
+  if (!stage) return stage.is_taken() ? "is not a folder; move it away" : "";
   if (!stage.folder.is_own())
     return fmt::format("belongs to user {}, and this is user {}; write and merge as one user",
                        stage.folder.stat().st_uid, ::geteuid());
@@ -157,9 +156,9 @@ StageState state_of(const Folder& stage, const Folder& out, bool is_out_there, c
 }
 
 std::string why_not_ours(const HeldFolder& dir, const std::string& place, const Folder& out, const JournalHead& head) {
-  if (!dir.above || !dir.above.has(dir.name)) return {};
+  if (!dir) return dir.is_taken() ? "it is not a folder" : "";
   try {
-    if (!dir) return "it is not a folder";
+    if (!dir.above.has(dir.name)) return {};
     if (!dir.folder.is_own()) return "it belongs to another user";
     if (const std::string mounted = mounted_in(dir.folder.path()); !mounted.empty())
       return fmt::format("{} is mounted in it", mounted);
