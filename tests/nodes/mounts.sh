@@ -73,7 +73,7 @@ sleep 0.1
 kill -KILL "${started[2]}" "${started[3]}" 2>/dev/null
 kill -TERM "${started[4]}" 2>/dev/null
 wait 2>/dev/null
-prepare on 0 sh -c 'rm -rf .out.*.parts/1-of-*'
+prepare on 0 sh -c 'rm -rf .out.mxfp4-pack/parts/1-of-*'
 settle
 missing=$(merge 1 2>/dev/null)
 expect "killed nodes and a part that is gone: $missing" 0 '(^|,)[01](-|,|$)' '' echo "$missing"
