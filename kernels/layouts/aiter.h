@@ -24,4 +24,6 @@ struct Cdna4Scales : Unpadded {
   static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tn * 32 * s.b + tb * 256 + w * 4; }
 };
 
+using AiterLayouts = LayoutList<Aiter16x16Codes, Cdna4Scales>;
+
 }  // namespace mxfp4

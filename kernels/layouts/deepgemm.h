@@ -23,4 +23,6 @@ struct DeepgemmMegaScales : ScaleAtom<32> {
   static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tb * s.n + tn * 128 + w) * 4; }
 };
 
+using DeepgemmLayouts = LayoutList<DeepgemmScales, DeepgemmMegaScales>;
+
 }  // namespace mxfp4

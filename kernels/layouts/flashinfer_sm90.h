@@ -59,4 +59,7 @@ struct FlashinferSm90V2Scales : ScaleAtom<16>, Unpadded {
   static constexpr const char* name = "flashinfer_sm90_v2.scales";
 };
 
+using FlashinferSm90Layouts = LayoutList<FlashinferSm90V1Codes, FlashinferSm90V1Scales, FlashinferSm90V2Codes,
+                                         FlashinferSm90V2Scales, FlashinferSm90Fp4Fp8Codes>;
+
 }  // namespace mxfp4

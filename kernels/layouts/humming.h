@@ -48,4 +48,6 @@ struct HummingBias : MarlinBias {
   static constexpr int store_n = 256;
 };
 
+using HummingLayouts = LayoutList<HummingCodes, HummingWgmmaCodes, HummingFp8Codes, HummingScales, HummingBias>;
+
 }  // namespace mxfp4

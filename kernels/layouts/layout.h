@@ -82,6 +82,10 @@ constexpr bool fits(Shape s) {
   return p.n % L::tile_n == 0 && p.b % L::tile_b == 0;
 }
 
+/// The layouts of a header, which ends with its list. layouts.h joins the lists.
+template <class... L>
+struct LayoutList {};
+
 namespace detail {
 
 template <class L>

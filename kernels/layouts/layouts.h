@@ -1,4 +1,4 @@
-// The registry of layouts: one name in the variant each.
+// The registry of layouts: the lists of all headers, joined to one variant.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include "kernels/layouts/marlin.h"
 #include "kernels/layouts/modes.h"
 #include "kernels/layouts/plain.h"
+#include "kernels/layouts/scale_atom.h"
 #include "kernels/layouts/triton_blackwell.h"
 #include "kernels/layouts/triton_hopper.h"
 #include "kernels/layouts/triton_rocm.h"
@@ -28,14 +29,15 @@ struct ByModes : PlainRows<1> {
   const ModeLayout* modes = nullptr;
 };
 
-using Layout =
-    std::variant<Plain, MarlinCodes, MarlinScales, MarlinBias, MarlinA8Codes, MarlinA8Scales, FlashinferSm90V1Codes,
-                 FlashinferSm90V1Scales, FlashinferSm90V2Codes, FlashinferSm90V2Scales, FlashinferSm90Fp4Fp8Codes,
-                 Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
-                 TritonHopperCodesC, TritonHopperScalesW8, TritonHopperScalesW8Pairs, TritonBlackwellCodes,
-                 TritonBlackwellScales, TritonRocmScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes,
-                 Cdna4Scales, VllmCpuCodes, VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingFp8Codes,
-                 HummingScales, HummingBias, ByModes>;
+template <class... A, class... B>
+LayoutList<A..., B...> operator+(LayoutList<A...>, LayoutList<B...>);
+template <class... L>
+std::variant<L...> variant_of(LayoutList<L...>);
+
+using Layout = decltype(variant_of((PlainLayouts{} + MarlinLayouts{} + FlashinferSm90Layouts{} + ScaleAtomLayouts{} +
+                                    TrtllmLayouts{} + TritonHopperLayouts{} + TritonBlackwellLayouts{} +
+                                    TritonRocmLayouts{} + DeepgemmLayouts{} + AiterLayouts{} + VllmCpuLayouts{} +
+                                    HummingLayouts{} + LayoutList<ByModes>{})));
 
 const char* name_of(const Layout& layout);
 

@@ -58,4 +58,6 @@ struct MarlinA8Scales : Unpadded {
   static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tb * s.n + tn * tile_n + w * 4; }
 };
 
+using MarlinLayouts = LayoutList<MarlinCodes, MarlinScales, MarlinBias, MarlinA8Codes, MarlinA8Scales>;
+
 }  // namespace mxfp4

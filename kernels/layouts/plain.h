@@ -11,4 +11,6 @@ struct Plain : PlainRows<1> {
   static constexpr const char* name = "plain";
 };
 
+using PlainLayouts = LayoutList<Plain>;
+
 }  // namespace mxfp4

@@ -25,4 +25,6 @@ struct Scales128x4 : ScaleAtom<32> {
   static constexpr int store_n = 128, store_b = 4;
 };
 
+using ScaleAtomLayouts = LayoutList<Scales128x4>;
+
 }  // namespace mxfp4

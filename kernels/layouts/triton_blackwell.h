@@ -17,4 +17,6 @@ struct TritonBlackwellScales : ScaleAtom<32> {
   static constexpr int store_n = 128, store_b = 8;
 };
 
+using TritonBlackwellLayouts = LayoutList<TritonBlackwellCodes, TritonBlackwellScales>;
+
 }  // namespace mxfp4

@@ -49,4 +49,7 @@ struct TritonHopperScalesW8Pairs : TritonHopperScales<2> {
   static constexpr const char* name = "triton_hopper_w8_pairs.scales";
 };
 
+using TritonHopperLayouts = LayoutList<TritonHopperCodesA, TritonHopperCodesB, TritonHopperCodesC, TritonHopperScalesW8,
+                                       TritonHopperScalesW8Pairs>;
+
 }  // namespace mxfp4

@@ -14,4 +14,6 @@ struct TritonRocmScales : Unpadded {
   static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return tb * s.n + tn * 32 + w * 4; }
 };
 
+using TritonRocmLayouts = LayoutList<TritonRocmScales>;
+
 }  // namespace mxfp4

@@ -38,4 +38,6 @@ struct TrtllmScales : ScaleAtom<32> {
   static constexpr Byte at(int w, int i) { return {trtllm_row(ScaleAtom<32>::at(w, i).n), i}; }
 };
 
+using TrtllmLayouts = LayoutList<TrtllmCodes, TrtllmScales, TrtllmBias>;
+
 }  // namespace mxfp4

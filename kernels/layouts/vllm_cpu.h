@@ -24,4 +24,6 @@ struct VllmCpuScales : Unpadded {
   static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) { return (tn * s.b + tb) * 32 + w * 4; }
 };
 
+using VllmCpuLayouts = LayoutList<VllmCpuCodes, VllmCpuScales>;
+
 }  // namespace mxfp4

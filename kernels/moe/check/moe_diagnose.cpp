@@ -159,9 +159,9 @@ std::vector<Explain> explanations(const Evidence& sample, double tolerance) {
     list.push_back([mistake](const Evidence& e) { return explain_by(mistake, e); });
   const KernelFormat& own = *sample.layer.format;
   if (compare(sample.right, packed_result_of(sample.layer, own), tolerance).right()) return list;  // bytes are right
-  for (const KernelFormat& other : kernel_formats())
-    if (takes(other, own, sample.layer.shards.front()))
-      list.push_back([&other](const Evidence& e) { return explain_by(other, e); });
+  for (const KernelFormat* other : kernel_formats())
+    if (takes(*other, own, sample.layer.shards.front()))
+      list.push_back([other](const Evidence& e) { return explain_by(*other, e); });
   return list;
 }
 

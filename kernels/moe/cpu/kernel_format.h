@@ -1,11 +1,12 @@
-// One row for each form of packed bytes that a kernel reads: how they are stored and which functions read them.
-// Written from the kernels' side and from nothing else: nothing in kernels/moe includes a layout.
+// One row for each form of packed bytes that a kernel reads: how they are stored and which function reads them. The
+// rows are in read_*.cpp. Written from the kernels' side and from nothing else: nothing in kernels/moe includes a
+// layout.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
+#include <vector>
 
 #include "kernels/moe/moe.h"
 
@@ -55,7 +56,8 @@ struct KernelFormat {
   int64_t bias_bytes(int64_t n) const;
 };
 
-std::span<const KernelFormat> kernel_formats();
+/// Those of all read_*.cpp.
+std::vector<const KernelFormat*> kernel_formats();
 /// Throws std::out_of_range if no format has this name.
 const KernelFormat& kernel_format(std::string_view name);
 

@@ -22,8 +22,6 @@ void read_plain_row(const uint8_t* codes, int64_t k0, int64_t k1, float* out, Sc
   }
 }
 
-}  // namespace
-
 /// triton_kernels: rows padded to 128 bytes; groups padded to 8, rows of scales to 128.
 void read_triton_blackwell(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t line = round_up(m.k, 256) / 2, blocks = round_up(m.k / 32, 8) / 4;
@@ -66,5 +64,41 @@ void read_deepgemm_mega(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k
       return scale_in_block(m.scales + (group / 4 * (m.n / 128) + n / 128) * 512, n, group);
     });
 }
+
+constexpr KernelFormat cutlass_mxfp4() {
+  KernelFormat f = flashinfer("cutlass-mxfp4", 128, read_sm100);
+  f.w13 = gate_up;
+  return f;
+}
+
+constexpr KernelFormat cutedsl() {
+  KernelFormat f = flashinfer("flashinfer-cutedsl", 128, read_sm100);
+  f.w13 = W13Order{64, true};
+  return f;
+}
+
+constexpr KernelFormat blackwell_rows[] = {
+    flashinfer("flashinfer-cutlass-sm100", 128, read_sm100),
+    cutlass_mxfp4(),
+    cutedsl(),
+    {.name = "flashinfer-trtllm",
+     .rows = 128,
+     .columns = 128,
+     .read = read_trtllm,
+     .bias = BiasForm::f32_shuffled,
+     .w13 = W13Order{1, true}},
+    {.name = "triton-blackwell",
+     .rows = 32,
+     .columns = 32,
+     .read = read_triton_blackwell,
+     .codes = {1, 256},
+     .scales = {128, 8}},
+    {.name = "deepgemm", .rows = 32, .columns = 32, .read = read_deepgemm, .scales = {4, 4}, .w13 = gate_up},
+    {.name = "deepgemm-mega", .rows = 128, .columns = 128, .read = read_deepgemm_mega, .w13 = W13Order{8, false}},
+};
+
+}  // namespace
+
+constinit const std::span<const KernelFormat> blackwell_formats = blackwell_rows;
 
 }  // namespace mxfp4::readers

@@ -56,8 +56,6 @@ void for_each_chunk(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, R
       }
 }
 
-}  // namespace
-
 /// A slab is 16 rows of k/2 bytes. A row holds 32 bytes for every 64 columns: word 4u + t for half u of 32 columns.
 /// Words belong to lane (row % 8, t): in the lower rows of the slab for k16 step 2u, in the upper rows for step 2u + 1.
 void read_sm90_v2(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
@@ -103,8 +101,6 @@ void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1,
   });
 }
 
-namespace {
-
 /// triton_kernels' scales for kernels of 8 warps: the 16-row slabs of a warp are 8 slabs apart. A row of memory has 64
 /// bytes for every two groups, ordered by slab (2), lane g (8), group, then row g or g + 8. Groups are padded to
 /// `multiple`.
@@ -134,16 +130,38 @@ void read_triton_hopper(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k
   }
 }
 
+/// SGLang keeps a residual with the 2^6 that E4M3's exponent lacks.
+constexpr KernelFormat flashinfer_humming_64() {
+  KernelFormat f = rewritten(flashinfer("flashinfer-humming-64", 64, read_sm90_fp4fp8));
+  f.residual = 64;
+  return f;
+}
+
+/// Three generations. groups: the multiple to which scales are padded; the CUDA kernel reads four at once.
+constexpr StoredIn a{16, 64}, b{64, 128}, c{256, 128};
+constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t groups = 4) {
+  return {.name = name,
+          .rows = 16,
+          .columns = 64,
+          .read = read,
+          .codes = codes,
+          .scales = {256, groups},
+          .cuda = groups == 4 ? CudaReader::triton_hopper : CudaReader::none};
+}
+
+constexpr KernelFormat hopper_rows[] = {
+    flashinfer("flashinfer-sm90-v1", 64, read_sm90_v1, CudaReader::flashinfer_v1),
+    flashinfer("flashinfer-sm90-v2", 64, read_sm90_v2, CudaReader::flashinfer_v2),
+    rewritten(flashinfer("flashinfer-humming", 64, read_sm90_fp4fp8)),
+    flashinfer_humming_64(),
+    triton_hopper("triton-hopper-a", read_triton_hopper<64>, a),
+    triton_hopper("triton-hopper-b", read_triton_hopper<128>, b),
+    triton_hopper("triton-hopper-b-pairs", read_triton_hopper<128, 2>, b, 2),
+    triton_hopper("triton-hopper-c", read_triton_hopper<128>, c),
+};
+
 }  // namespace
 
-void read_triton_hopper_a(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<64>(m, n0, k0, k1, out);
-}
-void read_triton_hopper_b(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<128>(m, n0, k0, k1, out);
-}
-void read_triton_hopper_b_pairs(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<128, 2>(m, n0, k0, k1, out);
-}
+constinit const std::span<const KernelFormat> hopper_formats = hopper_rows;
 
 }  // namespace mxfp4::readers

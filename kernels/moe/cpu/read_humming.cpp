@@ -30,8 +30,6 @@ void read(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out)
   }
 }
 
-}  // namespace
-
 void read_humming(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   read<Registers::mma>(m, n0, k0, k1, out);
 }
@@ -60,5 +58,27 @@ void read_humming_fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1,
       }
   }
 }
+
+constexpr KernelFormat humming(const char* name, int64_t columns, ReadBlock* read, CudaReader cuda = CudaReader::none) {
+  return {.name = name,
+          .rows = 16,
+          .columns = columns,
+          .read = read,
+          .codes = {256, 128},
+          .scales = {256, 4},
+          .bias = BiasForm::bf16_mma,
+          .bias_rows = 256,
+          .cuda = cuda};
+}
+
+constexpr KernelFormat humming_rows[] = {
+    humming("humming", 16, read_humming, CudaReader::humming),
+    humming("humming-wgmma", 16, read_humming_wgmma, CudaReader::humming_wgmma),
+    rewritten(humming("humming-w4a8", 32, read_humming_fp8)),
+};
+
+}  // namespace
+
+constinit const std::span<const KernelFormat> humming_formats = humming_rows;
 
 }  // namespace mxfp4::readers

@@ -3,6 +3,7 @@
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
+namespace {
 
 /// bf16 activations, mma m16n8k16: a tile is 64 rows x 16 columns, 512 bytes, tiles of one 16-column step side by side.
 /// The kernel masks a word with 0x000F000F after shifts of 0, 4, 8 and 12. The four results are columns (2r, 2r+1) and
@@ -53,5 +54,19 @@ void read_marlin_fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, 
       }
   }
 }
+
+constexpr KernelFormat marlin_rows[] = {
+    {.name = "marlin",
+     .rows = 64,
+     .columns = 16,
+     .read = read_marlin,
+     .bias = BiasForm::bf16_mma,
+     .cuda = CudaReader::marlin},
+    {.name = "marlin-fp8", .rows = 32, .columns = 32, .read = read_marlin_fp8, .bias = BiasForm::bf16_mma},
+};
+
+}  // namespace
+
+constinit const std::span<const KernelFormat> marlin_formats = marlin_rows;
 
 }  // namespace mxfp4::readers

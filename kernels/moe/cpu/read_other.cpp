@@ -2,7 +2,6 @@
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
-
 namespace {
 
 /// A lane's scales for two steps of 128 columns and two 16-row tiles are one word: 256 bytes for 32 rows x 256 columns,
@@ -11,8 +10,6 @@ float cdna4_scale(const PackedMatrix& m, int64_t n0, int tile, int l, int64_t k)
   const uint8_t* scales = m.scales + (n0 / 32 * (m.k / 256) + k / 256) * 256;
   return ue8m0(scales[k % 128 / 32 * 64 + l * 4 + k % 256 / 128 * 2 + tile]);
 }
-
-}  // namespace
 
 /// mfma_scale 16x16x128: 16 lanes l hold a row each, four lane quarters q 32 columns each: 16 bytes a lane, so memory
 /// is tiles of 16 rows x 16 bytes.
@@ -66,5 +63,33 @@ void read_canonical(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, f
     out[k - k0] = code(m.codes[at / 2] >> k % 2 * 4) * exponent(m.scales[at / 32]);
   }
 }
+
+/// AITER's Triton kernel, which fuses the activation and therefore reads gate and up rows in pairs for every model.
+constexpr KernelFormat aiter_triton(const char* name, int64_t rows, int64_t columns, ReadBlock* read) {
+  return {.name = name, .rows = rows, .columns = columns, .read = read, .w13 = W13Order{1, false}};
+}
+
+constexpr KernelFormat other_rows[] = {
+    {.name = "aiter-a16w4",
+     .rows = 32,
+     .columns = 256,
+     .read = read_aiter,
+     .bias_in_halves = true,
+     .w13 = W13Order{16, false}},
+    {.name = "aiter-w4a4", .rows = 32, .columns = 256, .read = read_aiter, .w13 = gate_up},
+    {.name = "aiter-w4a4-loaded", .rows = 32, .columns = 256, .read = read_aiter},
+    {.name = "triton-cdna4", .rows = 32, .columns = 256, .read = read_triton_cdna4},
+    {.name = "triton-rocm", .rows = 1, .columns = 32, .read = read_triton_rocm},
+    aiter_triton("aiter-triton-cdna4", 32, 256, read_triton_cdna4),
+    aiter_triton("aiter-triton", 1, 32, read_triton_rocm),
+    aiter_triton("aiter-triton-strided", 1, 32, read_canonical),
+    {.name = "vllm-cpu", .rows = 32, .columns = 32, .read = read_vllm_cpu},
+    {.name = "canonical", .rows = 1, .columns = 32, .read = read_canonical},
+    {.name = "canonical-bf16", .rows = 1, .columns = 32, .read = read_canonical, .bias = BiasForm::bf16},
+};
+
+}  // namespace
+
+constinit const std::span<const KernelFormat> other_formats = other_rows;
 
 }  // namespace mxfp4::readers
