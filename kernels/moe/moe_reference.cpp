@@ -143,47 +143,77 @@ Tally sum_of(const std::vector<Tally>& tallies) {
   return sum;
 }
 
+/// What the steps of the reference share.
+struct Layer {
+  const MoeConfig& config;
+  const MoeSource& source;
+  const Routing& routing;
+  const Reading& reading;
+  std::vector<Hit> hits = experts_hit(routing, int64_t(source.size()));
+
+  int64_t multiplications() const { return int64_t(routing.ids.size()) * config.intermediate * config.hidden; }
+};
+
+/// The activations of every slot. One tally for each row of each expert, so that the sum does not depend on threads.
+std::vector<double> activations(const Layer& layer, std::span<const float> x, std::vector<Tally>& tallies) {
+  const int64_t hidden = layer.config.hidden, inter = layer.config.intermediate;
+  const std::vector<double> in(x.begin(), x.end());
+  std::vector<double> act(layer.routing.ids.size() * inter);
+  tallies.resize(layer.hits.size() * inter);
+  for_rows(layer.hits.size(), inter, layer.multiplications(), [&](size_t h, int64_t first, int64_t end) {
+    std::vector<double> gate(hidden), up(hidden), gates, ups;
+    const SourceExpert& expert = layer.source[layer.hits[h].expert];
+    const Slots& slots = layer.hits[h].slots;
+    for (int64_t i = first; i < end; ++i) {
+      const double gate_bias = load_w13_row(layer.config, expert, layer.reading, false, i, gate);
+      const double up_bias = load_w13_row(layer.config, expert, layer.reading, true, i, up);
+      multiply(gate, in, slots, layer.routing.top_k, gates);
+      multiply(up, in, slots, layer.routing.top_k, ups);
+      for (size_t s = 0; s < slots.size(); ++s)
+        act[slots[s] * inter + i] =
+            activate(layer.config, gates[s] + gate_bias, ups[s] + up_bias, tallies[h * inter + i]);
+    }
+  });
+  return act;
+}
+
+/// The expert's result of every slot.
+std::vector<double> results(const Layer& layer, const std::vector<double>& act) {
+  const int64_t hidden = layer.config.hidden;
+  std::vector<double> out(layer.routing.ids.size() * hidden);
+  for_rows(layer.hits.size(), hidden, layer.multiplications(), [&](size_t h, int64_t first, int64_t end) {
+    std::vector<double> down(layer.config.intermediate), downs;
+    const auto& [expert, slots] = layer.hits[h];
+    const SourceMatrix& matrix = layer.source[expert].down;
+    for (int64_t n = first; n < end; ++n) {
+      dequantise_row(matrix, n, layer.reading, down);
+      multiply(down, act, slots, 1, downs);
+      for (size_t s = 0; s < downs.size(); ++s) out[slots[s] * hidden + n] = downs[s] + bias_of(matrix, n);
+    }
+  });
+  return out;
+}
+
+/// The weighted sum of each token's results.
+std::vector<double> weighted(const Routing& routing, const std::vector<double>& results, int64_t hidden) {
+  std::vector<double> out(routing.tokens * hidden, 0.0);
+  for (size_t slot = 0; slot < routing.ids.size(); ++slot) {
+    if (routing.ids[slot] < 0) continue;
+    double* to = out.data() + slot / routing.top_k * hidden;
+    for (int64_t n = 0; n < hidden; ++n) to[n] += routing.weights[slot] * results[slot * hidden + n];
+  }
+  return out;
+}
+
 }  // namespace
 
 MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std::span<const float> x,
                            const Routing& routing, const Reading& reading) {
-  const int64_t hidden = config.hidden, inter = config.intermediate;
-  const std::vector<double> in(x.begin(), x.end());
-  const std::vector<Hit> hits = experts_hit(routing, int64_t(source.size()));
-  std::vector<double> act(routing.ids.size() * inter), out(routing.ids.size() * hidden);
-  std::vector<Tally> tallies(hits.size() * inter);  // one per row, so that the sum does not depend on threads
-
-  const int64_t multiplications = int64_t(routing.ids.size()) * inter * hidden;
-  for_rows(hits.size(), inter, multiplications, [&](size_t h, int64_t first, int64_t end) {
-    std::vector<double> gate(hidden), up(hidden), gates, ups;
-    const SourceExpert& expert = source[hits[h].expert];
-    const Slots& slots = hits[h].slots;
-    for (int64_t i = first; i < end; ++i) {
-      const double gate_bias = load_w13_row(config, expert, reading, false, i, gate);
-      const double up_bias = load_w13_row(config, expert, reading, true, i, up);
-      multiply(gate, in, slots, routing.top_k, gates);
-      multiply(up, in, slots, routing.top_k, ups);
-      for (size_t s = 0; s < slots.size(); ++s)
-        act[slots[s] * inter + i] = activate(config, gates[s] + gate_bias, ups[s] + up_bias, tallies[h * inter + i]);
-    }
-  });
-  for_rows(hits.size(), hidden, multiplications, [&](size_t h, int64_t first, int64_t end) {
-    std::vector<double> down(inter), downs;
-    const SourceMatrix& matrix = source[hits[h].expert].down;
-    for (int64_t n = first; n < end; ++n) {
-      dequantise_row(matrix, n, reading, down);
-      multiply(down, act, hits[h].slots, 1, downs);
-      for (size_t s = 0; s < downs.size(); ++s) out[hits[h].slots[s] * hidden + n] = downs[s] + bias_of(matrix, n);
-    }
-  });
-
+  const Layer layer{config, source, routing, reading};
+  std::vector<Tally> tallies;
+  const std::vector<double> act = activations(layer, x, tallies);
   MoeReference result;
-  result.out.assign(routing.tokens * hidden, 0.0);
-  for (size_t slot = 0; slot < routing.ids.size(); ++slot) {
-    if (routing.ids[slot] < 0) continue;
-    double* to = result.out.data() + slot / routing.top_k * hidden;
-    for (int64_t n = 0; n < hidden; ++n) to[n] += routing.weights[slot] * out[slot * hidden + n];
-  }
+  result.out = weighted(routing, results(layer, act), config.hidden);
   const Tally sum = sum_of(tallies);
   if (sum.values) {
     result.w13_rms = std::sqrt(sum.squares / sum.values);

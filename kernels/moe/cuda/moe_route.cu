@@ -39,6 +39,28 @@ __device__ void for_each_slot(const RouteArgs& a, int begin, int end, Act act) {
   }
 }
 
+/// Makes the tiles of each expert, one thread an expert. count: of slots, by warp; on return each warp's first place.
+__device__ __forceinline__ void place_experts(const RouteArgs& a, int warps, int* count, uint64_t* scan) {
+  const int e = threadIdx.x;
+  int total = 0;
+  if (e < a.experts)
+    for (int w = 0; w < warps; w++) {
+      const int c = count[w * a.experts + e];
+      count[w * a.experts + e] = total;
+      total += c;
+    }
+  const int tiles = (total + a.tile_tokens - 1) / a.tile_tokens;
+  const uint64_t before = exclusive_scan(uint64_t(total) << 32 | uint32_t(tiles), scan);
+  const int first = int(before >> 32), first_tile = int(uint32_t(before));
+  if (e < a.experts) {
+    for (int w = 0; w < warps; w++) count[w * a.experts + e] += first;
+    const int size = tiles ? ((total + tiles - 1) / tiles + 7) / 8 * 8 : 0;
+    for (int i = 0; i < tiles; i++)
+      a.tiles[first_tile + i] = {e, first + min(i * size, total), min(size, max(total - i * size, 0))};
+  }
+  if (e == route_threads - 1) *a.tile_count = first_tile + tiles;
+}
+
 /// One block. Each warp takes a contiguous part of the slots, counts it, and after the scan places it in order.
 __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a) {
   extern __shared__ int count[];  // [warp][expert]
@@ -58,24 +80,7 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   });
   __syncthreads();
 
-  const int e = threadIdx.x;
-  int total = 0;
-  if (e < a.experts)
-    for (int w = 0; w < warps; w++) {
-      const int c = count[w * a.experts + e];
-      count[w * a.experts + e] = total;
-      total += c;
-    }
-  const int tiles = (total + a.tile_tokens - 1) / a.tile_tokens;
-  const uint64_t before = exclusive_scan(uint64_t(total) << 32 | uint32_t(tiles), scan);
-  const int first = int(before >> 32), first_tile = int(uint32_t(before));
-  if (e < a.experts) {
-    for (int w = 0; w < warps; w++) count[w * a.experts + e] += first;
-    const int size = tiles ? ((total + tiles - 1) / tiles + 7) / 8 * 8 : 0;
-    for (int i = 0; i < tiles; i++)
-      a.tiles[first_tile + i] = {e, first + min(i * size, total), min(size, max(total - i * size, 0))};
-  }
-  if (e == route_threads - 1) *a.tile_count = first_tile + tiles;
+  place_experts(a, warps, count, scan);
   __syncthreads();
   for_each_slot(a, begin, end, [&](int slot, int id) {
     const unsigned same = __match_any_sync(~0u, id), below = same & ((1u << lane) - 1);

@@ -15,20 +15,13 @@ void set_words(OperandMatrix& m, int64_t rows) {
   m.scale_step = int(2 * rows);
 }
 
-}  // namespace
-
-StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
+/// Sets a matrix's steps between words and between scales.
+void set_steps(OperandMatrix& v, const KernelFormat& format, int64_t n, int64_t k) {
   const auto need = [&](bool fits, const char* what) {
     if (!fits)
       throw std::invalid_argument("MoE kernel: a matrix of " + std::to_string(n) + " rows and " + std::to_string(k) +
                                   " columns: expected " + what);
   };
-  StoredMatrix m{format.code_bytes(n, k), format.scale_bytes(n, k), {}};
-  OperandMatrix& v = m.view;
-  v.n = int(n);
-  v.k = int(round_up(k, unit_k));
-  v.word_stride = m.words;
-  v.scale_stride = m.scales;
   switch (format.cuda) {
     case CudaReader::triton_hopper:
       need(n % 32 == 0 && k % 32 == 0, "multiples of 32");
@@ -60,6 +53,17 @@ StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
     case CudaReader::none:
       throw std::invalid_argument("MoE kernel: no CUDA kernel reads this layout");
   }
+}
+
+}  // namespace
+
+StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
+  StoredMatrix m{format.code_bytes(n, k), format.scale_bytes(n, k), {}};
+  m.view.n = int(n);
+  m.view.k = int(round_up(k, unit_k));
+  m.view.word_stride = m.words;
+  m.view.scale_stride = m.scales;
+  set_steps(m.view, format, n, k);
   return m;
 }
 
