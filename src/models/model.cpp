@@ -122,6 +122,16 @@ std::string hint_of(const std::vector<int64_t>& codes, const std::vector<int64_t
   return per > 1 && per != group ? fmt::format("; one scale per {}", per) : "";
 }
 
+/// Layers behind the main ones are for multi-token prediction. Engines count these from 0.
+void tell_mtp(const Json& config, Model& model) {
+  const int64_t main = config_count(config, "num_hidden_layers", 0);
+  for (MoeLayer& layer : model.layers)
+    if (main > 0 && layer.kind == LayerKind::model && layer.index >= main) {
+      layer.kind = LayerKind::mtp;
+      layer.index -= main;
+    }
+}
+
 }  // namespace
 
 bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
@@ -230,6 +240,7 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
     model.family.clear();
     describe_experts(ck, problems);
   }
+  tell_mtp(ck.config, model);
   std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.index < b.index;
   });

@@ -28,8 +28,8 @@ struct Expert {
   Projection gate, up, down;  // gate, up: n = intermediate, k = hidden; down: n = hidden, k = intermediate
 };
 
-/// mtp: layers of multi-token prediction that are numbered apart: mtp.N, mtp.layers.N (Qwen) or mtp_layers.N (Hy4).
-/// Such layers that are named layers.N (GLM) are of kind model.
+/// mtp: layers of multi-token prediction, counted from 0: mtp.N, mtp.layers.N (Qwen), mtp_layers.N (Hy4), or behind the
+/// main layers (GLM).
 enum class LayerKind : uint8_t { model, mtp };
 
 struct MoeLayer {

@@ -291,7 +291,6 @@ TEST_CASE("ModelOpt's separate file is read where the config says nothing, and m
         "");
 }
 
-// vllm#42595: columns were padded to 512 before they were cut, so ranks 6 and 7 of 8 had no columns.
 TEST_CASE("a layer of multi-token prediction is one by each of its names") {
   for (const char* module : {"mtp.0.ffn.experts", "model.mtp.layers.0.mlp.experts", "mtp_layers.0.mlp.experts",
                              "model.nextn.layers.0.mlp.experts", "model.layers.0.mlp.experts"}) {
@@ -303,6 +302,25 @@ TEST_CASE("a layer of multi-token prediction is one by each of its names") {
   }
 }
 
+TEST_CASE("layers behind the main ones are layers of multi-token prediction") {
+  const TempDir dir;
+  HandMade ck(dir / "in", {{"model_type", "x"}, {"num_hidden_layers", 3}, {"num_nextn_predict_layers", 1}});
+  for (const char* layer : {"model.layers.2.mlp", "model.layers.3.mlp"}) {
+    add_experts(ck, fmt::format("{}.experts", layer), "weight");
+    ck.add(fmt::format("{}.gate.weight", layer), Dtype::BF16, {2, 64});
+  }
+  ck.write();
+  Problems problems;
+  const Model model = recognise_dir(dir / "in", problems);
+  problems.throw_if_any();
+  REQUIRE(model.layers.size() == 2);
+  CHECK(model.layers[0].kind == LayerKind::model);
+  CHECK(model.layers[0].index == 2);
+  CHECK(model.layers[1].kind == LayerKind::mtp);
+  CHECK(model.layers[1].index == 0);
+}
+
+// vllm#42595: columns were padded to 512 before they were cut, so ranks 6 and 7 of 8 had no columns.
 TEST_CASE("columns are cut before they are padded, so that no rank is made of padding alone") {
   const TempDir dir;
   write_synth("qwen3-30b-a3b-ct", dir / "in", 256, 384);
