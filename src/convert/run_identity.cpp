@@ -46,12 +46,10 @@ Json state_of_source(const Plan& plan, const ConvertOptions& options, const Inpu
     if (f.shard) linked.insert(f.name);
   Json out = Json::object();
   for (const Shard& s : in.files.shards) {
-    if (!s.version.empty()) {
-      out[s.name] = {{"bytes", s.state.bytes}, {"version", s.version}};
-      continue;
-    }
-    Json& file = out[s.name] = {{"bytes", s.state.bytes}, {"mtime_ns", s.state.mtime_ns}, {"inode", s.state.inode}};
-    if (!is_linked_later && !linked.count(s.name) && s.links == 1) file["ctime_ns"] = s.ctime_ns;
+    const bool is_linked = is_linked_later || linked.count(s.name) || s.links != 1;
+    out[s.name] = s.version.empty() ? fmt::format("{} {} {} {}", s.state.bytes, s.state.mtime_ns, s.state.inode,
+                                                  is_linked ? 0 : s.ctime_ns)
+                                    : fmt::format("{} {}", s.state.bytes, s.version);
   }
   const Checkpoint& ck = *plan.checkpoint;
   out[config_name] = checksum_of(ck.config_text);

@@ -24,6 +24,8 @@ std::string changed_inputs(const std::string& was, const Json& is) {
     each_difference(before, is, " ", [&](const std::string& path, const Json* old, const Json* now) {
       if (!old || !now)
         found.push_back(fmt::format("{} is {}", path, old ? "gone" : "new"));
+      else if (path.starts_with("file "))
+        found.push_back(path + " has changed");
       else
         found.push_back(fmt::format("{} was {}, is {}", path, shown(*old), shown(*now)));
     });

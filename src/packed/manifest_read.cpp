@@ -202,22 +202,26 @@ bool has_manifest(const Folder& dir) {
 
 namespace {
 
-/// Why there is no directory: nothing is there, or only an interrupted run.
-std::string describe_absent(const std::string& shown) {
+/// Whether a run has begun the output, and not finished it.
+bool is_begun(const std::string& shown) {
   std::filesystem::path path(shown);
   if (!path.has_filename()) path = path.parent_path();
   std::error_code ec;
-  const bool is_begun = std::filesystem::exists(path.parent_path() / stage_beside(path.filename()) / staged_new, ec);
-  return is_begun ? "not finished: a run is writing it, or was interrupted; the command of that run continues it"
-                  : "no such directory";
+  return std::filesystem::exists(path.parent_path() / stage_beside(path.filename()) / staged_new, ec);
 }
 
 }  // namespace
 
 void check_has_manifest(const Folder& out, const std::string& shown) {
   if (has_manifest(out)) return;
+  const bool is_there = out || std::filesystem::exists(shown);
+  if (!is_there && is_begun(shown))
+    fail(ErrorKind::input,
+         "{}: not finished: a run is writing it, or was interrupted; the command of that run continues it, and "
+         "mxfp4-pack clean {} --remove discards it",
+         printable(shown), shell_word(shown));
   fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(shown),
-       out || std::filesystem::exists(shown) ? fmt::format("no {}", manifest_name) : describe_absent(shown));
+       is_there ? fmt::format("no {}", manifest_name) : "no such directory");
 }
 
 Manifest read_manifest_file(const std::string& path) {
