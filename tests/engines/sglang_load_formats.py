@@ -3,10 +3,10 @@
     MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
         python3 tests/engines/sglang_load_formats.py
 
-Every choice of --load-format goes through SGLang's arguments, as in sglang_start.py: the plugin refuses it there or
-permits it. With each permitted format SGLang's own DefaultModelLoader loads a model of one expert layer, as in
-sglang_classes.py, beside the other tensors of a tiny checkpoint. Replaced are also the creation of the model, the
-server's settings, GPU memory as the destination of fastsafetensors, and InstantTensor's iterator over the files.
+Every choice of --load-format goes through SGLang's arguments: the plugin refuses it there or permits it. With each
+permitted format SGLang's own DefaultModelLoader loads a model of one expert layer, as in sglang_classes.py, beside the
+other tensors of a tiny checkpoint. Replaced are also the creation of the model, the server's settings, GPU memory as
+the destination of fastsafetensors, and InstantTensor's iterator over the files.
 """
 
 import os
@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
+from sglang.srt import server_args
 from sglang.srt.arg_groups.choices import LOAD_FORMAT_CHOICES
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
@@ -30,7 +31,6 @@ import host_kernels
 from mxfp4_pack import Refused
 from mxfp4_pack.sglang import arguments, hooks
 from sglang_classes import CASES, VERSION, Layers
-from sglang_start import Start
 
 WORKS = ("auto", "safetensors", "fastsafetensors", "instanttensor")
 LOADED = [("marlin", "1", "gpt-oss"), ("marlin", "i64-corner", "deepseek-v4")]
@@ -47,7 +47,21 @@ class Formats(Layers):
         self.exchange(marlin_utils_fp4, "gptq_marlin_repack", host_kernels.sglang_marlin_repack)
         self.exchange(marlin_utils_fp4, "marlin_make_workspace", lambda device, n: torch.zeros(n, dtype=torch.int32))
 
-    start_arguments = Start.start
+    def start_arguments(self, directory, **given):
+        """ServerArgs as a launcher completes it, with SGLang's own resolution, which asks for a GPU, left out."""
+        completed = []
+        if arguments.step() == "resolve_once":
+            patch = mock.patch("sglang.srt.arg_groups.pipeline.run_resolution_pipeline", completed.append)
+        else:
+            def leave(args):
+                completed.append(args)
+                args.model_path = "dummy"
+            patch = mock.patch.object(server_args.ServerArgs, "_handle_return_hidden_states_mode", leave)
+        with patch:
+            args = server_args.ServerArgs(model_path=directory, **given)
+            if arguments.step() == "resolve_once":
+                args.resolve_once()
+        self.assertEqual(completed, [args])
 
     def load(self, case, source, out, load_format):
         number, share = source.rank(1, 0)
@@ -116,9 +130,6 @@ class Formats(Layers):
 
     def test_every_format_is_known(self):
         self.assertEqual(arguments.LOAD_FORMATS, WORKS)
-
-
-del Start
 
 if __name__ == "__main__":
     print(f"SGLang {VERSION}, torch {torch.__version__}, python {sys.version.split()[0]}")
