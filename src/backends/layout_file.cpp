@@ -44,7 +44,6 @@ struct LayoutFile {
   Backend backend;
   std::deque<ModeLayout> modes;
   std::deque<ScaleValues> values;
-  int64_t version = 0;  // of the format
 };
 
 /// may_be_built_in: false for a tensor with `values`, because some code for built-in layouts does not support their
@@ -52,8 +51,6 @@ struct LayoutFile {
 Layout read_layout(const Field& v, Shape storage, Shape padded, bool may_be_built_in, LayoutFile& out) {
   try {
     const ModeLayout& given = out.modes.emplace_back(storage, read_modes(v));
-    if (given.copies > 1 && out.version < 3)
-      v.refuse("a mode that moves nothing, which version {} of the format does not have; version 3 has", out.version);
     if (may_be_built_in)
       if (const auto equal = find_equal(given, padded)) return *equal;
     ByModes layout;
@@ -139,7 +136,7 @@ std::function<View(const Dims& stored)> read_view(const Field& v, Dtype stored, 
 void read_scales(const Field& t, Part part, Parameter& p, LayoutFile& out) {
   p.add = uint8_t(number(t.at("add"), 0, 255));
   if (p.add && part != Part::scales) t.at("add").refuse("{} for {}; only scales are added to", p.add, name_of(part));
-  if (out.version < 3 || !t.has("values")) return;
+  if (!t.has("values")) return;
   if (part != Part::scales) t.at("values").refuse("for {}; only scales have values", name_of(part));
   if (p.add) t.at("add").refuse("{} beside values, 0 was expected", p.add);
   p.values = &out.values.emplace_back(read_values(t.at("values")));
@@ -153,7 +150,7 @@ void read_storage(const Field& t, const Matrix& matrix, Parameter& p, LayoutFile
   storage.b = number(t.at("storage").at("bytes"), padded.b, max_side);
   if (storage.b % scale_bytes(p))
     t.at("storage").refuse("{} bytes are no whole values of {}", storage.b, scale_bytes(p));
-  const bool repeats = out.version >= 3 && t.has("repeats");
+  const bool repeats = t.has("repeats");
   p.layout = read_layout(t.at("modes"), storage, padded, !p.values && !repeats, out);
   if (repeats) out.modes.back().repeats = read_repeats(t.at("repeats"), matrix, storage);
   const Dims shape = read_dims(t.at("shape"));
@@ -177,7 +174,10 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   if (p.columns % scale_bytes(p))
     t.at("row_bytes").refuse("{} bytes are no whole values of {}", p.columns, scale_bytes(p));
   p.pad = read_pads(t.at("pad"), scale_bytes(p));
-  if (role == Role::w13) p.order = read_order(t.at("rows"));
+  if (role == Role::w13)
+    p.order = read_order(t.at("rows"));
+  else if (t.has("rows"))
+    t.at("rows").refuse("w2's are always in order; leave them out");
   if (p.order && p.order->block && size.n / 2 % p.order->block)
     t.at("rows").refuse("blocks that do not divide {} rows", size.n / 2);
   const Shape real = matrix_size(role, out.backend.only);
@@ -238,11 +238,9 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   const Document document{file};
   const Field v(json, document);
   auto out = std::make_unique<LayoutFile>();
-  out->version = number(v.at("mxfp4_pack_layout"), INT64_MIN, INT64_MAX);
-  if (out->version < 1 || out->version > 3)
+  if (const int64_t version = number(v.at("mxfp4_pack_layout"), INT64_MIN, INT64_MAX); version != 1)
     v.at("mxfp4_pack_layout")
-        .refuse("version {}, this program knows 1 to 3{}", out->version,
-                out->version > 3 ? "; use a newer mxfp4-pack" : "");
+        .refuse("version {}, this program knows 1{}", version, version > 1 ? "; use a newer mxfp4-pack" : "");
   Backend& b = out->backend;
   b.layout_file = json.dump();
   b.name = word(v.at("name"));
@@ -272,28 +270,6 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   return out;
 }
 
-/// Refuses keys that the file's format version, or a tensor, does not have. The check is not made for outputs: in
-/// these, `values`, `rows` of w2 and modes of one value are ignored, and a `corner` is used.
-void refuse_later(const Backend& file, const std::string& path) {
-  const Json json = Json::parse(file.layout_file);
-  const int64_t version = json["mxfp4_pack_layout"];
-  for (const Json& tensor : json["tensors"]) {
-    const std::string name = printable(tensor["name"].get<std::string>());
-    const auto refuse = [&](const char* what, int64_t since) {
-      if (version < since)
-        fail(ErrorKind::input, "{}: {} of {}: version {} of the format has none; use version {}", path, what, name,
-             version, since);
-    };
-    if (tensor["role"] == name_of(Role::w2) && tensor.contains("rows"))
-      fail(ErrorKind::input, "{}: rows of {}: w2's are always in order; leave them out", path, name);
-    if (tensor.contains("values")) refuse("values", 3);
-    if (tensor.contains("repeats")) refuse("repeats", 3);
-    if (tensor["pad"].contains("corner")) refuse("corner", 2);
-    for (const Json& mode : tensor["modes"])
-      if (mode[0] == 1) refuse("a mode of one value", 3);
-  }
-}
-
 }  // namespace
 
 const Backend& read_layout(const std::string& text, const std::string& file) {
@@ -307,7 +283,6 @@ const Backend& read_layout(const std::string& text, const std::string& file) {
 
 const Backend& read_layout_file(const std::string& path) {
   const Backend& backend = read_layout(read_text(path, max_layout_bytes), path);
-  refuse_later(backend, path);
   check_canary(backend, path);
   return backend;
 }

@@ -86,8 +86,6 @@ std::string write_layout(const Backend& b, const Model& model, LayerSize size) {
     for (Part part : {Part::codes, Part::scales, Part::bias})
       if (!b.parameter(role, part).name.empty() && (part != Part::bias || model.bias))
         json["tensors"].push_back(tensor(b, model, role, part, padded));
-  for (const Json& t : json["tensors"])
-    if (t["pad"].contains("corner")) json["mxfp4_pack_layout"] = 2;
   return laid_out(json);
 }
 

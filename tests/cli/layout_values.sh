@@ -27,7 +27,7 @@ def tensor(role, part, rows, row):
          "row_bytes": row, "pad": {"row": 0, "column": 0, "storage": 0}, "add": 0, "storage": {"rows": rows, "bytes": row},
          "modes": [[row * 8, 0, 1], [rows, 1, 0]]}
     return t | ({"rows": {"block": 0, "first": "gate"}} if role == "w13" else {})
-d = {"mxfp4_pack_layout": 3, "name": "mine", "engine": "none", "size": {"hidden": h, "intermediate": i},
+d = {"mxfp4_pack_layout": 1, "name": "mine", "engine": "none", "size": {"hidden": h, "intermediate": i},
      "padded": {"hidden": h, "intermediate": i},
      "tensors": [tensor("w13", "codes", 2 * i, h // 2), tensor("w13", "scales", 2 * i, h // 32),
                  tensor("w2", "codes", h, i // 2), tensor("w2", "scales", h, i // 32)]}

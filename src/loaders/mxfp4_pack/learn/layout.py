@@ -189,17 +189,10 @@ def scale_table(probe, key, name, map):
     return table
 
 
-def version_of(tensors):
-    """The lowest format version that has all features in use."""
-    if any(t.map.values or t.fitting.copies > 1 or t.repeats for t in tensors):
-        return 3
-    return 2 if any("corner" in t.to_json()["pad"] for t in tensors) else 1
-
-
 def to_text(name, engine, learned, made_with):
     size, padded = learned.size, learned.padded
     entries = [t.to_json() for t in sorted(learned.tensors, key=lambda t: list(PARTS).index(t.name))]
-    head = {"mxfp4_pack_layout": version_of(learned.tensors), "name": name, "engine": engine,
+    head = {"mxfp4_pack_layout": 1, "name": name, "engine": engine,
             "size": {"hidden": size.hidden, "intermediate": size.intermediate},
             "padded": {"hidden": padded[0], "intermediate": padded[1]}, "made_with": made_with, "canary": learned.canary}
     return "{\n" + "".join(f"{json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items()) + \
@@ -212,9 +205,6 @@ def read_file(path):
         made = read_json(path, CONFIG_LIMIT)
         sizes = [(made[name]["hidden"], made[name]["intermediate"]) for name in ("size", "padded")]
         bias = any(t["part"] == "bias" for t in made["tensors"])
-        if made["mxfp4_pack_layout"] < 3:
-            for t in made["tensors"]:
-                t.pop("values", None)  # not a key in this version
         return Size(*sizes[0], bias), sizes[1], made["tensors"]
     except OSError as e:
         raise NoRearrangement(f"{path}: {e.strerror}") from e

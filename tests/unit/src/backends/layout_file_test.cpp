@@ -1,4 +1,4 @@
-// Layout files of format 3: values for scales and copies, compared with hand-computed bytes, and refused files.
+// Layout files: values for scales and copies, compared with hand-computed bytes, and refused files.
 #include "src/backends/layout_file.h"
 
 #include <catch2/catch.hpp>
@@ -14,11 +14,7 @@ using namespace mxfp4;
 namespace {
 
 /// The manual's example: hidden 64, intermediate 32, tensors in the order w13 codes, scales, w2 codes, scales.
-Json plain() {
-  Json file = Json::parse(read_text(testdata() + "/fuzz/layout/plain", 1 << 20));
-  file["mxfp4_pack_layout"] = 3;
-  return file;
-}
+Json plain() { return Json::parse(read_text(testdata() + "/fuzz/layout/plain", 1 << 20)); }
 
 /// Exponents of F32: 0.0, powers of two, infinity.
 Json floats() {
@@ -197,20 +193,4 @@ TEST_CASE("what is no such file is refused with the reason") {
   file = plain();
   file["tensors"][0]["values"] = floats();
   CHECK(refusal(file) == "file.json: tensors[0] (w13_weight).values: for codes; only scales have values");
-}
-
-TEST_CASE("versions 1 and 2 of the format have neither") {
-  Json file = plain();
-  Json& t = file["tensors"][3];
-  t["modes"] = {{8, 0, 1}, {2, 0, 0}, {64, 1, 0}}, t["shape"] = {64, 2};
-  CHECK(refusal(file).empty());
-  file["mxfp4_pack_layout"] = 2;
-  CHECK(refusal(file) ==
-        "file.json: tensors[3] (w2_scale).modes: a mode that moves nothing, which version 2 of the format does not "
-        "have; version 3 has");
-  file = plain();
-  file["mxfp4_pack_layout"] = 1;
-  file["tensors"][1]["values"] = "a member that is ignored";
-  CHECK(refusal(file).empty());
-  CHECK(read(file).parameter(Role::w13, Part::scales).values == nullptr);
 }
