@@ -200,6 +200,7 @@ DAMAGES = {
     "two files exchanged": exchange,
     "two layers' codes exchanged": exchange_layers,
     "a file too many": lambda bench, out: (out / "model.safetensors").write_bytes(b"x"),
+    "a file cut short": lambda bench, out: os.truncate(out / "README.md", 5),
     "a file missing": lambda bench, out: (out / "README.md").unlink(),
     "re-sealed: a bit of the codes": sealed_bit,
     "re-sealed: a bit of a pad": sealed_pad,
