@@ -143,7 +143,7 @@ Tally sum_of(const std::vector<Tally>& tallies) {
   return sum;
 }
 
-/// What the steps of the reference share.
+/// The inputs of the reference, and the experts that have slots.
 struct Layer {
   const MoeConfig& config;
   const MoeSource& source;

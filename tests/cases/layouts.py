@@ -3,7 +3,7 @@
 import re
 
 from case import Case, Wrong, convert_and_verify, lines_of
-from checkpoint import both, config, fused, in_words, mapped, merged, nested, renamed, settings, stacked
+from checkpoint import both, config, fused, in_words, mapped, merged, nested, renamed, settings
 
 CT = "qwen3-30b-a3b-ct"
 WIDE = ("--intermediate", "128")  # vLLM pads nothing of compressed-tensors

@@ -9,7 +9,6 @@ first error or warning as its message. --only runs the cases whose kind, instanc
 """
 
 import argparse
-import re
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor

@@ -41,7 +41,6 @@ A row of `models` is a form of tests/cases/loaded.py in the engine's class of th
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile

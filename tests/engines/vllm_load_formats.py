@@ -22,7 +22,6 @@ import tempfile
 import unittest
 from contextlib import ExitStack
 from importlib import util
-from types import SimpleNamespace
 from unittest import mock
 
 import torch

@@ -12,7 +12,6 @@ router and shared experts. Exchanged is what vllm_classes.py and families_golden
 import json
 import os
 import re
-import sys
 import tempfile
 import unittest
 from contextlib import ExitStack

@@ -8,7 +8,6 @@ below.
 import json
 import os
 import pathlib
-import resource
 import shutil
 import struct
 import subprocess
