@@ -22,7 +22,6 @@ hardware          the engine ran on that GPU: expert tensors and results equal t
 real classes      the engine's own classes and functions on a CPU: the loader's layer equals, in names, dtypes, shapes,
                   strides and bytes, the engine's own conversion of the original checkpoint. All functions that move
                   bytes are the engine's; those for a GPU only are compiled from its source
-source unchanged  the engine's converter is, in its source, that of a version with one of the above
 not               not shown
 
 A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` derived from the engine's own weight loaders and
@@ -58,7 +57,7 @@ README = os.path.join(ROOT, "README.md")
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
 # Releases that are older than the loaders.
 ONLY_READ = {"sglang": [f"0.5.{n}" for n in range(11, 17)]}
-SHOWN = ("hardware", "real classes", "source unchanged", "not")
+SHOWN = ("hardware", "real classes", "not")
 # For each table: the key fields of its rows, and the fields of results. Common fields have the same name in all tables.
 TABLES = {
     "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),
