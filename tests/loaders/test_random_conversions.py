@@ -9,7 +9,8 @@ from mxfp4_pack.learn import NoRearrangement
 from random_conversions import OUTSIDE, check_inside, drivers_here, inside, outside, refusal
 from test_tool import PROGRAM
 
-INSIDE = 0, 4, 5001  # the last has pads that repeat, so that one of four digits alone is known
+# 5001 has pads that repeat, so that one of four digits alone is known; the pads of 6011's w2 tell the rows of w13_scale.
+INSIDE = 0, 4, 5001, 6011
 
 
 class Random(unittest.TestCase):

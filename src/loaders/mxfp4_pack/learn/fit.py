@@ -187,6 +187,7 @@ class Fitting:
     def __init__(self, key, map, real, views, pairs, like):
         self.key, self.map, self.real, self.views, self.pairs = key, map, real, views, pairs
         self.like, self.halves = like, range(1 << 30)  # the possible rows of gate, if they are not in blocks
+        self.least = real  # of the storage
         per_row = real[1] * 8 // map.unit
         self.sourced = map.source >= 0
         self.set_copies(map.copies)
@@ -226,9 +227,9 @@ class Fitting:
         """The possible numbers of rows and row bytes of the storage, in order of the number of pads."""
         if self.map.part == "bias":  # a row is one number
             return [(self.bytes // self.real[1], self.real[1])]
-        least, width = self.real[1], self.map.element.itemsize
+        width = self.map.element.itemsize
         pairs = [(self.bytes // b, b) for b in divisors(self.bytes)
-                 if b >= least and self.bytes // b >= self.real[0] and b % width == 0]
+                 if b >= self.least[1] and self.bytes // b >= self.least[0] and b % width == 0]
         return sorted(pairs, key=lambda s: (s[1] - self.real[1]) * self.real[0] + (s[0] - self.real[0]) * self.real[1])
 
     def modes(self, order, rules):
@@ -287,7 +288,7 @@ class Fitting:
 
     def pads(self, fit, padded_rows):
         """The pad of each kind, a byte or a scale's value (None if there is no such pad), and the byte at which pads of
-        columns end."""
+        columns end. None if pads of one kind differ."""
         grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little")).view(self.map.element)
         free = numpy.repeat(self.map.free, 8) | numpy.repeat(self.repeated(fit), self.map.unit)
         free = self.rows_of(fit, free).view(self.map.element) > 0
@@ -305,7 +306,7 @@ class Fitting:
                      "corner": values(~real & padded, width, end), "storage": numpy.unique(numpy.concatenate(storage))}
             if all(len(some) <= 1 for some in found.values()):
                 return {at: int(some[0]) if len(some) else None for at, some in found.items()}, end * size
-        raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
+        return None
 
     def is_right(self, order, rows, row_bytes, modes):
         if prod(m[0] for m in modes if is_even(m) and m[1:] == [0, 0]) != self.copies:

@@ -12,7 +12,7 @@ from .._errors import Refused
 from .._files import CONFIG_LIMIT, read_json
 from .canary import SCALES as CANARY_SCALES, canary, canary_layer
 from .fit import Fitting
-from .predicted import Predicted, compare, padded_rows, prove
+from .predicted import Predicted, compare, prove
 from .probe import ALL_SCALES, PARTS, Size
 
 DTYPES = {torch.uint8: "U8", torch.int8: "I8", torch.int32: "I32", torch.int64: "I64", torch.int16: "I16",
@@ -35,7 +35,8 @@ class Tensor:
         columns = size.hidden if self.role == "w13" else size.intermediate
         self.real = rows, {"codes": columns // 2, "scales": columns // 32 * map.element.itemsize,
                            "bias": stored.dtype.itemsize}[self.part]
-        self.fitting = Fitting(key, map, self.real, 2 if self.role == "w13" else 1, pairs, like)
+        self.views = 2 if self.role == "w13" else 1
+        self.fitting = Fitting(key, map, self.real, self.views, pairs, like)
         self.fit = self.fitting.best()
 
     def columns(self):
@@ -44,11 +45,23 @@ class Tensor:
         return per * (self.fit.row_bytes // self.map.element.itemsize) if per else 1 << 30
 
     def finish(self, padded):
-        self.padded_rows = padded_rows(self.role, padded)
+        """Finds the pads. Returns the least padded sizes that tell pads of rows from others, `padded` or larger."""
+        at = self.views - 1
         if self.role == "w13" and self.fit.block == 0 and self.fit.half != padded[1]:
             raise NoRearrangement(f"{self.key}: gate has {self.fit.half} rows, elsewhere {padded[1]}")
-        self.pad, self.row_bytes = self.fitting.pads(self.fit, self.padded_rows)
-        self.repeats = self.fitting.repeats(self.fit)
+        for size in range(padded[at], self.fit.half + 1, 32):
+            if found := self.fitting.pads(self.fit, size * self.views):
+                self.pad, self.row_bytes = found
+                self.repeats = self.fitting.repeats(self.fit)
+                return (*padded[:at], size, *padded[at + 1:])
+        raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
+
+    def make_room(self, padded):
+        """Fits the tensor again if its storage lacks rows or columns."""
+        rows, columns = padded if self.role == "w2" else padded[::-1]
+        if self.fit.rows < rows * self.views or self.columns() < columns:
+            self.fitting.least = rows * self.views, self.fit.row_bytes * columns // self.columns()
+            self.fit = self.fitting.best()
 
     def to_json(self):
         fit, stored = self.fit, self.stored
@@ -106,9 +119,8 @@ def learn(probe, pairs):
         if name == "w13":
             like = tensors[0].fit[:2 if tensors[0].fit.block else 3], 1.5
     agree(tensors)
-    padded = padded_size(tensors, size)
+    padded = finish(tensors, padded_size(tensors, size))
     for tensor in tensors:
-        tensor.finish(padded)
         tensor.predict(padded, pairs)
     learned = Learned(size, padded, tensors, {})
     prove(probe, learned.predicted)
@@ -125,6 +137,17 @@ def agree(tensors):
             if t.fit.half not in allowed:
                 t.fitting.halves = allowed
                 t.fit = t.fitting.best()
+
+
+def finish(tensors, padded):
+    """Finds the pads of all tensors. Returns the padded sizes, larger than `padded` if some tensor's pads say so."""
+    sizes = [tensor.finish(padded) for tensor in tensors]
+    larger = max(h for h, _ in sizes), max(i for _, i in sizes)
+    if larger == padded:
+        return padded
+    for tensor in tensors:
+        tensor.make_room(larger)
+    return finish(tensors, larger)
 
 
 def padded_size(tensors, size):
