@@ -6,7 +6,7 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t enough = 32 << 10;   // bytes of a strip
+constexpr int64_t enough = 32 << 10;   // bytes of a strip; twice if a line of the packed matrix has several rows
 constexpr int64_t line_bits = 64 * 8;  // of the packed matrix: no two strips share a line of the cache
 
 /// The digits that count runs of nibbles; their number becomes n.run. If there are none, or copies are within a unit,
@@ -46,7 +46,7 @@ void cut_strips(std::vector<Counted>& digits, Shape storage, Numbers& n) {
     if (!d.mode.is_even() || step.bit || step.row * d.mode.count != n.rows) return false;
     int64_t taken = d.mode.count;
     const auto fits = [&] {
-      return d.mode.count % taken == 0 && n.rows / taken * storage.b >= enough &&
+      return d.mode.count % taken == 0 && n.rows / taken * storage.b >= enough * (d.weight < line_bits ? 2 : 1) &&
              d.mode.count / taken * d.weight % line_bits == 0;
     };
     while (taken > 1 && !fits()) --taken;
