@@ -28,6 +28,8 @@ struct V : Shuffles<uint8x16_t, 16> {
   template <int kind>
   static Vector add(Vector sum, Split x, const Route::Term& t) {
     const Vector by = load(t.by.data()), bits = load(t.bits.data());
+    if constexpr (kind >= Route::right) return vsriq_n_u8(sum, x, kind - Route::right + 1);
+    if constexpr (kind >= Route::left && kind < Route::right) return vsliq_n_u8(sum, x, kind - Route::left + 1);
     if constexpr (kind == Route::same) return x;
     if constexpr (kind == Route::still) return vbslq_u8(bits, x, sum);
     if constexpr (kind == Route::begin || kind == Route::shift) {

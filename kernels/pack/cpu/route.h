@@ -64,9 +64,10 @@ struct Route {
 
   /// How a plane's bits come to another plane. The first term makes that plane: all bits by a shift (begin), the plane
   /// itself (same), or a table of the low nibble (begin_low). Later terms overwrite bits: by a shift, at the same place
-  /// (still), or by a table of a nibble (low, high). `by` is the shift of each byte to the left, or the table. With
-  /// matrices, begin and shift mean that `by` is a matrix over GF(2) in the form of gf2p8affineqb.
-  enum Kind { begin, same, begin_low, shift, still, low, high, kinds };
+  /// (still), by a table of a nibble (low, high), or by a shift of 1 to 7 that gives each bit that it can (left, right;
+  /// only with Mixing::cheapest). `by` is the shift of each byte to the left, or the table. With matrices, begin and
+  /// shift mean that `by` is a matrix over GF(2) in the form of gf2p8affineqb.
+  enum Kind { begin, same, begin_low, shift, still, low, high, left, right = left + 7, kinds = right + 7 };
   struct Term {
     int code = 0;       // kind * planes + the other plane
     bool last = false;  // of a plane
