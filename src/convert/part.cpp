@@ -1,5 +1,8 @@
 #include "src/convert/part.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -25,8 +28,10 @@ namespace {
 void refuse_another_run(const ConvertOptions& options, const Plan& plan, const Input& in) {
   const Folder out = in.place->folder();
   const HeldFolder stage = find_stage(in.place->above, in.place->name);
-  if (!stage || !stage.folder.has(staged_journal)) return;
-  const JournalText run = read_journal(open_read(stage.folder, staged_journal));
+  // Another process may remove the journal at any time. What is no journal, the merge refuses.
+  const Fd journal = stage ? stage.folder.open(staged_journal, O_RDONLY | O_NONBLOCK) : Fd();
+  if (!journal || !S_ISREG(journal.stat().st_mode)) return;
+  const JournalText run = read_journal(journal);
   if (run.records.empty() || run.head.options == open_options_of(plan, options, in).options) return;
   if (run.finished && holds_run(out, run.head.run)) return;  // else the run ended before its output was in place
   fail(ErrorKind::usage,

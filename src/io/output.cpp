@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -37,14 +39,14 @@ OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
 OutputDir OutputDir::for_part(const Place& place, const std::string& part) {
   for (;;) {
     const HeldFolder stage = make_stage(place.above, place.name);
-    if (const int error = stage.folder.try_make(staged_parts); error != 0 && stage.is_in_place())
+    if (const int error = stage.folder.try_make(staged_parts); error != 0 && stage.is_still_there())
       fail_errno(stage.folder.path(staged_parts), "cannot create", error);
     try {
       HeldFolder parts(stage.folder, staged_parts);
       check_own_parts(parts);
       if (parts) return OutputDir({std::move(parts.folder), part}, true, place.path(), nullptr);
     } catch (const Error&) {
-      if (stage.is_in_place() && stage.folder.has(staged_parts)) throw;
+      if (stage.is_still_there() && stage.folder.has(staged_parts)) throw;
     }  // else another process failed, and removed its part and the folders
   }
 }
@@ -57,7 +59,9 @@ void OutputDir::lock() {
       journal_.emplace(stage_->folder, staged_journal, name_);
       if (stage_->is_in_place()) break;
     } catch (const Error&) {
-      if (stage_->is_in_place()) throw;
+      if (stage_->is_still_there()) throw;
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(10));  // a file server's client may remember the removed one
     }
   }
   if (!journal_->begun() && !journal_->text().foreign)

@@ -122,6 +122,12 @@ bool is_in_both(const Folder& old, const Folder& fresh, const std::string& name)
          have_same_bytes(open_read(old, name), open_read(fresh, name));
 }
 
+bool HeldFolder::is_still_there() const {
+  if (!is_in_place()) return false;
+  const int error = folder.touch();
+  return error != ENOENT && error != ESTALE;
+}
+
 Snapshot snapshot_of(const Folder& dir) {
   Snapshot files;
   for (const Entry& entry : entries_below(dir))

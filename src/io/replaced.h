@@ -30,6 +30,8 @@ struct HeldFolder {
         folder(above ? above.find(name) : Folder()) {}
   explicit operator bool() const { return bool(folder); }
   bool is_in_place() const { return folder && folder.is_at(above, name); }
+  /// The same, also if the client of a file server remembers a folder that another node has removed. Sets its mtime.
+  bool is_still_there() const;
   /// Whether the name belongs to something else than a folder. False if another process has made the folder since.
   bool is_taken() const {
     const auto s = above && !folder ? above.look(name) : std::nullopt;
