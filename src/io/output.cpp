@@ -51,17 +51,17 @@ OutputDir OutputDir::for_part(const Place& place, const std::string& part) {
   }
 }
 
-/// Opens the staging directory and its journal, again if another run has just ended and removed them.
+/// Opens the staging directory and its journal, again if another run has just ended and removed them. A file server's
+/// client may remember the removed ones, or another run may make them again meanwhile.
 void OutputDir::lock() {
-  for (;; journal_.reset()) {
+  for (int tries_left = 20;; journal_.reset()) {
     stage_.emplace(make_stage(place_.above, place_.name));
     try {
       journal_.emplace(stage_->folder, staged_journal, name_);
       if (stage_->is_in_place()) break;
-    } catch (const Error&) {
-      if (stage_->is_still_there()) throw;
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(10));  // a file server's client may remember the removed one
+    } catch (const Error& e) {
+      if (stage_->is_still_there() && (e.kind != ErrorKind::io || --tries_left == 0)) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
   if (!journal_->begun() && !journal_->text().foreign)
