@@ -15,6 +15,7 @@
 #include "src/io/source_folder.h"
 #include "src/io/stage.h"
 #include "src/packed/add_set.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/manifest_format.h"
 #include "src/remote/address.h"
 
@@ -24,14 +25,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// The journal beside an output; empty if there is none. Another process may remove it at any time. A merge refuses
+/// what is no journal.
+JournalText journal_beside(const Place& place) {
+  const HeldFolder stage = find_stage(place.above, place.name);
+  const Fd journal = stage ? stage.folder.open(staged_journal, O_RDONLY | O_NONBLOCK) : Fd();
+  return journal && S_ISREG(journal.stat().st_mode) ? read_journal(journal) : JournalText();
+}
+
 /// Refuses to start beside an interrupted single run with other options, because merge() could not continue that run.
 void refuse_another_run(const ConvertOptions& options, const Plan& plan, const Input& in) {
   const Folder out = in.place->folder();
-  const HeldFolder stage = find_stage(in.place->above, in.place->name);
-  // Another process may remove the journal at any time. What is no journal, the merge refuses.
-  const Fd journal = stage ? stage.folder.open(staged_journal, O_RDONLY | O_NONBLOCK) : Fd();
-  if (!journal || !S_ISREG(journal.stat().st_mode)) return;
-  const JournalText run = read_journal(journal);
+  const JournalText run = journal_beside(*in.place);
   if (run.records.empty() || run.head.options == open_options_of(plan, options, in).options) return;
   if (run.finished && holds_run(out, run.head.run)) return;  // else the run ended before its output was in place
   fail(ErrorKind::usage,
@@ -77,9 +82,12 @@ FileState state_of_output(const Place& place) {
   return s ? state_of(*s) : FileState();
 }
 
+/// Removes a part that was written after OUT appeared, and ends the run that wrote OUT if it left this to the part.
 void remove_late_part(const Place& place, const std::string& name) {
   try {
     remove_part(parts_beside(place), name);
+    const JournalText run = journal_beside(place);
+    if (run.finished && holds_run(place.folder(), run.head.run)) OutputDir(place.again(), place.path(), owned_files);
   } catch (const std::exception&) {  // the next merge removes it
   }
 }
