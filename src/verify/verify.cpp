@@ -102,8 +102,14 @@ bool verify(const VerifyOptions& options) {
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);
   KernelFile saved;
-  if (!v.problems.any()) verify_contents(options, *packed, source, save ? &saved : nullptr, v);
-  if (!saved.empty()) save->write(saved.text());
+  if (v.problems.any())
+    v.levels.assign(v.levels.size(), Level::files);  // no tensor is read
+  else
+    verify_contents(options, *packed, source, save ? &saved : nullptr, v);
+  if (!saved.empty())
+    save->write(saved.text());
+  else if (save)
+    warn(fmt::format("{}: not written, because no layer was computed", options.save));
   if (!list.empty() && !v.problems.any())
     v.published = compare_with_list(options, *packed, list, device_for(options, Level::bytes), v.problems);
   if (v.problems.any_unread()) v.problems.throw_if_any();  // nothing is known of these files

@@ -98,6 +98,14 @@ test_save() {
   expect 'verify --save over a file' 2 '' 'batches: exists; choose the name of a new file' from_source --save "$dir/batches"
   expect 'verify --save into OUT' 2 '' 'o/new: is inside .*o; choose a FILE of --save outside of it' from_source --save "$o/new"
 }
+# a level is reached only if its checks ran
+test_reached_level() {
+  prepare cp -r "$o" foreign && touch foreign/packed/foreign
+  expect 'nothing is read' 1 'foreign: wrong: 1 problem at level files$' 'warning: saved: not written, because no layer was computed$' \
+    "$program" verify foreign --source "$tiny" --save saved
+  nothing saved
+  expect 'as JSON' 1 '"level":"files","sets":\[[{][^}]*"level":"files"[}]\]' '' "$program" verify foreign --source "$tiny" --json
+}
 test_damage() {
   cp -r "$o" o && o=o
   touch o/packed/foreign
