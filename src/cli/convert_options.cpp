@@ -166,11 +166,12 @@ lists for the engine's release].)"},
       {.name = "--allow-incomplete",
        .help =
            "Accept missing tensors, broken small files, and zeros, NaN or infinity in place of weights; OUT records "
-           "this",
+           "this, also for --add",
        .manual =
-           R"(Accept missing tensors, broken small files, and zeros, NaN (also as scale byte 0xFF) or infinity in place of weights;
+           R"(Accept missing tensors, broken small files, and weights of zeros, NaN (scales: 0xFF) or infinity;
 .Ar OUT
-records this.)"},
+records this, also for
+.Fl -add .)"},
       o.model.allow_incomplete);
   auto* published = add_published(app, o.published);
   add(app,

@@ -25,6 +25,14 @@ void read_all(const ShardReader& reader, const std::vector<Read>& reads, int thr
            [&](int64_t i) { reader.read(reads[size_t(i)].range, reads[size_t(i)].to); });
 }
 
+bool has_nan_scales(const MoeSource& source) {
+  for (const SourceExpert& e : source)
+    for (const SourceMatrix* m : {&e.gate, &e.up, &e.down})
+      for (int64_t r = 0; r < m->n; ++r)
+        if (const uint8_t* row = m->scales.row(r); std::memchr(row, 0xFF, size_t(m->k / group))) return true;
+  return false;
+}
+
 LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, int threads) {
   load(ShardReader(checkpoint), layer, threads);
   for (const Expert& e : layer.experts)

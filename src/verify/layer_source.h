@@ -20,6 +20,9 @@ struct Read {
 };
 void read_all(const ShardReader& reader, const std::vector<Read>& reads, int threads);
 
+/// Whether any scale is 0xFF.
+bool has_nan_scales(const MoeSource& source);
+
 class LayerSource {
  public:
   LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, int threads);

@@ -128,7 +128,7 @@ struct Checked {
   const Model& expected;  // of the source
   const RunSettings& run;
   const KernelOptions& options;
-  bool cuda;
+  bool cuda, is_incomplete;  // is_incomplete: --allow-incomplete made OUT
 };
 
 /// Checks one layer: the expected result, and the kernels that compute it.
@@ -229,8 +229,14 @@ class LayerCheck {
     problems.error(name_, "{}: relative L2 error {:.2g}, at most {:.2g} expected{}: {}", batch,
                    c.comparison.relative_l2, c.comparison.tolerance,
                    c.comparison.not_finite ? fmt::format(", {} values are not finite", c.comparison.not_finite) : "",
-                   c.diagnosis.empty() ? "no likely mistake explains it"
-                                       : fmt::format("{} (explains {:.0f}% of it)", c.diagnosis, 100 * c.explained));
+                   !c.diagnosis.empty() ? fmt::format("{} (explains {:.0f}% of it)", c.diagnosis, 100 * c.explained)
+                   : c.comparison.not_finite && has_nan_scales(source_) ? describe_nan()
+                                                                        : "no likely mistake explains it");
+  }
+
+  std::string describe_nan() const {
+    return std::string("scales of the source are NaN here") +
+           (what_.is_incomplete ? ", recorded by convert with --allow-incomplete" : "");
   }
 
   const Checked& what_;
@@ -365,7 +371,7 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   note_limits(source, layers);
   const bool cuda = use_cuda(expected, plan, layers, options);
   KernelReport report{format->name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : format->reason, {}, {}};
-  const Checked what{*plan.backend, expected, run, options, cuda};
+  const Checked what{*plan.backend, expected, run, options, cuda, p.manifest.options.model.allow_incomplete};
   const ShardReader reader(p.files);
   Progress progress("computing", int64_t(layers.size() * (options.tokens.size() + 1)), "batches");
   const Loops loops(options.threads, progress);

@@ -56,4 +56,12 @@ test_allowed() {
   expect 'of a whole checkpoint nothing is said' 0 '' 'check it with' on whole mute --allow-incomplete
   expect 'nor written' 1 '' '' grep allow_incomplete mute/mxfp4-pack.json
 }
+test_nan_scales() {
+  with nan nan layers.0.mlp.experts.gate_up_proj_scales@0
+  prepare on nan out --allow-incomplete -q
+  expect 'verify says why the results are not finite' 1 \
+    ', every expert: .* not finite: scales of the source are NaN here, recorded by convert with --allow-incomplete$' 'warning: convert found' \
+    "$program" verify out --source nan
+  expect 'a set beside it, without the option' 0 '' 'scales: holds NaN$' "$program" convert nan out --backend triton-hopper --engine vllm --add
+}
 run_cases

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Changes numbers of a checkpoint in place. usage: change_tensors.py CKPT WHAT NAME..
 
-WHAT is zeros (all bytes), or nan, inf or -inf (the last number of a BF16, F16 or F32 tensor).
+WHAT is zeros (all bytes), or nan, inf or -inf (the last number of a BF16, F16 or F32 tensor; of U8,
+which are scales, nan only).
 NAME is a part of the names of tensors; NAME@E is expert E of tensors that hold several, NAME@A-B are experts A to B.
 NAME:A-B are bytes A to B of a tensor, without the last.
 """
@@ -10,7 +11,8 @@ import pathlib
 import struct
 import sys
 
-NUMBERS = {"BF16": {"nan": 0x7FC1, "inf": 0x7F80, "-inf": 0xFF80},
+NUMBERS = {"U8": {"nan": 0xFF},
+           "BF16": {"nan": 0x7FC1, "inf": 0x7F80, "-inf": 0xFF80},
            "F16": {"nan": 0x7E01, "inf": 0x7C00, "-inf": 0xFC00},
            "F32": {"nan": 0x7FC00001, "inf": 0x7F800000, "-inf": 0xFF800000}}
 
@@ -52,7 +54,7 @@ def main():
                         file.write(bytes(end - begin))
                         continue
                     number = NUMBERS[tensor["dtype"]][what]
-                    bytes_ = struct.pack("<I" if tensor["dtype"] == "F32" else "<H", number)
+                    bytes_ = struct.pack({"U8": "<B", "F32": "<I"}.get(tensor["dtype"], "<H"), number)
                     file.seek(8 + length + end - len(bytes_))
                     file.write(bytes_)
     if count == 0:
