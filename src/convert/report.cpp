@@ -28,6 +28,12 @@ fs::path folder_above(const std::string& out) {
   return place;
 }
 
+/// The options with which verify compares OUT with its checkpoint, if a folder has that.
+std::string source_of_verify(const ConvertOptions& o, const Input& in) {
+  if (has_manifest(o.checkpoint) || in.files.remote) return {};
+  return " --source " + shell_word(o.checkpoint) + (o.links == Links::follow ? " --follow-links" : "");
+}
+
 }  // namespace
 
 void note_choices(const ConvertOptions& options, const Plan& plan, const DeviceChoice& devices) {
@@ -63,9 +69,7 @@ Json report(const ConvertOptions& options, const Input& in, const PublishedList&
   std::string times;
   for (const auto& [stage, time] : seconds.items()) times += fmt::format(", {} {}", stage, human_seconds(time));
   note_detail("time of each stage, all threads together:" + times.substr(1));
-  if (!options.json)
-    note_result(plan, has_manifest(options.checkpoint) || in.files.remote ? "" : options.checkpoint, options.out,
-                seconds["wall"]);
+  if (!options.json) note_result(plan, source_of_verify(options, in), options.out, seconds["wall"]);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = seconds;
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};

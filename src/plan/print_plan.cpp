@@ -149,13 +149,12 @@ Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
   return j;
 }
 
-void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds) {
+void note_result(const Plan& plan, const std::string& source, const std::string& out, double seconds) {
   const Backend& b = *plan.backend;
   note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({})", out, counted(plan.packed.size(), "packed tensor"), b.engine,
                    b.name, plan.tp_size > 1 ? fmt::format(" at tp {}", plan.tp_size) : "", human_bytes(plan.file_bytes),
                    plan.set ? "beside " + counted(plan.set, "earlier set") : "in all", human_seconds(seconds),
                    human_rate(plan.file_bytes, seconds)));
-  const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
   const bool is_read = has_loader(b, plan.model->family, plan.engine_version);
   const std::string settings = describe_who_sets(b, *plan.model, is_read), fits = describe_fits(b, plan.model->family);

@@ -50,7 +50,7 @@ test_links_that_leave_the_folder() {
   prepare mv ckpt/$shard ckpt/LICENSE elsewhere/
   ln -s ../elsewhere/$shard ../elsewhere/LICENSE ckpt/
   outside="$shard: links outside the directory, to .*elsewhere/model-.*; give --follow-links to read it$"
-  expect 'convert follows' 0 '' 'check it with' on ckpt out --follow-links
+  expect 'convert follows' 0 '' 'check it with: mxfp4-pack verify out --source ckpt --follow-links$' on ckpt out --follow-links
   expect 'a companion comes along' 0 '' '' cmp elsewhere/LICENSE out/LICENSE
   expect 'verify does not' 2 '' "$outside" "$program" verify out --source ckpt -q
   expect 'verify follows' 0 '' '' "$program" verify out --source ckpt --follow-links -q
