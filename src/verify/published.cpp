@@ -42,7 +42,7 @@ class FileComparison {
   void compare_shards(const PackedCheckpoint& packed, const PackedSet& set, int threads, const DeviceChoice& devices) {
     const auto source = read_from(packed, set);
     const RestoredFiles restored(packed, set, *source);
-    const bool is_first = &set == &packed.sets.front();
+    const bool is_first = &set == &packed.unpackable_set();
     std::vector<size_t> wanted;
     int64_t bytes = 0;
     for (size_t i = 0; i < shards_.size(); ++i)
@@ -127,19 +127,18 @@ std::vector<std::string> lines_of(const PublishedReport& r) {
 }
 
 void check_restorable(const PackedCheckpoint& packed) {
-  for (size_t i = 0; i < packed.sets.size(); ++i) {
-    const Plan& plan = packed.sets[i].plan;
-    if (!plan.backend->rewrite) continue;
+  const auto is_lossy = [](const PackedSet& set) { return set.plan.backend->rewrite != nullptr; };
+  if (std::all_of(packed.sets.begin(), packed.sets.end(), is_lossy))
     fail(ErrorKind::input,
          "{}: {} does not hold the original files: the backend is lossy; compare with --source instead", packed.dir,
-         describe(packed.manifest.sets[i]));
-  }
+         describe(packed.manifest.sets.front()));
 }
 
 int64_t compare_restored(const PackedCheckpoint& packed, const PublishedList& list, int threads,
                          const DeviceChoice& devices, Problems& problems) {
   FileComparison comparison(packed, list, problems);
-  for (const PackedSet& set : packed.sets) comparison.compare_shards(packed, set, threads, devices);
+  for (const PackedSet& set : packed.sets)
+    if (!set.plan.backend->rewrite) comparison.compare_shards(packed, set, threads, devices);
   return comparison.bytes();
 }
 

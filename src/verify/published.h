@@ -23,17 +23,16 @@ Json to_json(const PublishedReport& report);
 /// Two or three lines.
 std::vector<std::string> lines_of(const PublishedReport& report);
 
-/// Throws Error{input} if OUT cannot restore its checkpoint's files: a set is lossy, or the format is
-/// version 1.
+/// Throws Error{input} if OUT cannot restore its checkpoint's files, because every set is lossy.
 void check_restorable(const PackedCheckpoint& packed);
 
-/// Restores the bytes of the shards in the list from every set, and compares their hashes. Returns the bytes of these
-/// shards.
+/// Restores the bytes of the shards in the list from every set that is not lossy, and compares their hashes. Returns
+/// the bytes of these shards.
 int64_t compare_restored(const PackedCheckpoint& packed, const PublishedList& list, int threads,
                          const DeviceChoice& devices, Problems& problems);
 
-/// Restores the bytes of each original file from every set of OUT, without writing them, and compares their hashes with
-/// those of the list, and with the manifest's own record. A shard that the list lacks is a problem.
+/// Restores the bytes of each original file from every set of OUT that is not lossy, without writing them, and compares
+/// their hashes with those of the list, and with the manifest's own record. A shard that the list lacks is a problem.
 PublishedReport compare_with_list(const VerifyOptions& options, const PackedCheckpoint& packed,
                                   const PublishedList& list, const DeviceChoice& devices, Problems& problems);
 

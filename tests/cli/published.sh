@@ -238,5 +238,13 @@ test_refused_verify() {
   expect 'verify --part' 2 '' '--published' "$program" verify out --published tree.json --part 0/2
   convert ckpt lossy --backend flashinfer-humming --engine sglang
   expect 'a lossy backend' 2 '' 'lossy: .* does not hold the original files: the backend is lossy' proof lossy
+  convert ckpt out --backend flashinfer-humming --engine sglang --add
+  expect 'a lossy set beside another' 0 "^out: as published in SHA256SUMS: $all files \(" '' proof out
+  prepare add ckpt lossy
+  expect 'and before another' 0 "^lossy: as published in SHA256SUMS: $all files \(" '' proof lossy
+  change $last
+  convert changed other --backend flashinfer-humming --engine sglang
+  prepare add changed other
+  expect 'of another shard' 1 "^$shard: restored, its SHA-256 is" '' proof other
 }
 run_cases
