@@ -11,6 +11,7 @@
 #include "src/base/process.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/io/source_folder.h"
+#include "src/packed/unfinished.h"
 #include "src/remote/address.h"
 
 namespace mxfp4::cli {
@@ -136,6 +137,7 @@ std::string checkpoint_path(const std::string& given) {
     return text;
   }
   const std::string found = is_missing && !is_name ? "" : snapshot_of(is_name ? folder_in_cache(text) : path);
+  if (found.empty() && is_missing) refuse_unfinished(text);
   if (found.empty() && is_name && !fs::is_directory(path.parent_path(), ec))
     fail(ErrorKind::input,
          "{}: no such directory; for a model of that name on the Hugging Face hub give hf://{}, or download it with: "

@@ -13,6 +13,7 @@
 #include "src/io/stage.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_format.h"
+#include "src/packed/unfinished.h"
 
 namespace mxfp4 {
 
@@ -212,14 +213,18 @@ bool is_begun(const std::string& shown) {
 
 }  // namespace
 
-void check_has_manifest(const Folder& out, const std::string& shown) {
-  if (has_manifest(out)) return;
-  const bool is_there = out || std::filesystem::exists(shown);
-  if (!is_there && is_begun(shown))
+void refuse_unfinished(const std::string& shown) {
+  if (is_begun(shown))
     fail(ErrorKind::input,
          "{}: not finished: a run is writing it, or was interrupted; the command of that run continues it, and "
          "mxfp4-pack clean {} --remove discards it",
          printable(shown), shell_word(shown));
+}
+
+void check_has_manifest(const Folder& out, const std::string& shown) {
+  if (has_manifest(out)) return;
+  const bool is_there = out || std::filesystem::exists(shown);
+  if (!is_there) refuse_unfinished(shown);
   fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(shown),
        is_there ? fmt::format("no {}", manifest_name) : "no such directory");
 }

@@ -36,6 +36,8 @@ test_other_runs_beside_it() {
   convert "$tiny" q --backend marlin --engine sglang
   unfinished='k: not finished: a run is writing it, or was interrupted; the command of that run continues it, and mxfp4-pack clean k --remove discards it$'
   expect 'verify' 2 '' "$unfinished" "$program" verify k
+  expect 'inspect' 2 '' "$unfinished" "$program" inspect k
+  expect 'a conversion of it' 2 '' "$unfinished" "$program" convert k other --backend marlin --engine vllm
   expect '--add' 2 '' "$unfinished" "$program" convert "$source" k "${second[@]}"
   expect 'unpack' 2 '' "$discard" "$program" unpack q k
   expect 'synth' 2 '' "$discard" "$program" synth gpt-oss-20b k --tiny
