@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "src/cli/entry.h"
@@ -47,11 +48,11 @@ CLI::Validator by_name(const std::map<std::string, T>& values) {
   return CLI::Validator(find, "");
 }
 
-/// Numbers from `low` to `high`.
+/// Numbers from `low` to `high`. CLI11 alone would convert negative numbers to large unsigned ones.
 template <class T>
 CLI::Validator range(T low, T high) {
   const auto check = [low, high](std::string& text) {
-    const bool good = CLI::Range(low, high)(text).empty();
+    const bool good = (std::is_signed_v<T> || !text.starts_with("-")) && CLI::Range(low, high)(text).empty();
     return good ? std::string() : fmt::format("{} is no number from {} to {}", text, low, high);
   };
   return CLI::Validator(check, "");

@@ -10,14 +10,9 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// Refuses negative numbers, which CLI11 would convert to large ones.
-std::string unless_below_0(std::string& text) {
-  return text.starts_with("-") ? fmt::format("{} is no number from 0 to {}", text, UINT64_MAX) : std::string();
-}
-
 void add_seed(CLI::App* app, uint64_t& seed) {
   add(app, {.name = "--seed", .value = "S", .help = "Seed the numbers", .manual = "Seed the numbers [0]."}, seed)
-      ->check(CLI::Validator(unless_below_0, ""))
+      ->check(range(uint64_t(0), UINT64_MAX))
       ->capture_default_str();
 }
 

@@ -116,7 +116,7 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
                     .help = "Seed the inputs and the routing",
                     .manual = "Seed the inputs and the routing [1]."},
                    o.kernels.seed);
-  added.seed->capture_default_str();
+  added.seed->check(range(uint64_t(0), UINT64_MAX))->capture_default_str();
   added.tolerance = add_tolerance(app, o);
   add_save(app, o);
   return added;

@@ -63,6 +63,11 @@ test_values() {
   expect 'rows that the output says' 2 '' 'o: its --gate-up is none, and interleaved is asked for' \
     "$program" convert "$dir/o" "$dir/o2" --backend marlin --engine vllm --gate-up interleaved
   expect 'no number' 2 '' 'error: --threads: x is no number from 0 to 4096; see' "$program" verify "$dir/o" --threads x
+  for command in 'verify o' 'synth gpt-oss-20b s'; do
+    for seed in x -1; do
+      expect "no number: $command" 2 '' "error: --seed: $seed is no number from 0 to 18446744073709551615; see" "$program" $command --seed=$seed
+    done
+  done
   expect 'no value' 2 '' 'error: --source: its value is missing, CKPT; see' "$program" verify "$dir/o" --source
   expect 'an option where a value is missing' 2 '' 'error: --tp-size: its value is missing, N; see mxfp4-pack convert' \
     "$program" convert "$tiny" "$dir/o3" --backend marlin --engine vllm --tp-size --force
