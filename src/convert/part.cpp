@@ -151,7 +151,7 @@ void visit_command(O& o, const F& f) {
 }  // namespace
 
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in) {
-  return {options.out, *in.place, plan, part_head_of(plan, options, in)};
+  return {options.out, *in.place, plan, part_head_of(plan, options, in), options.add, options.force};
 }
 
 std::optional<Parts> find_parts(const ConvertOptions& options, const Plan& plan, const Input& in) try {

@@ -13,21 +13,35 @@ namespace mxfp4 {
 
 namespace {
 
+/// The option for an existing OUT; empty if the command had none.
+std::string way_of(const Json& command) {
+  for (const char* name : {"add", "force"})
+    if (const auto found = command.find(name); found != command.end() && *found == true)
+      return fmt::format("--{}", name);
+  return {};
+}
+
+/// Why a part does not belong to the run, and how to go on with it; empty if it belongs.
+std::string why_not_of(const PartRun& run, const PartFolder& part, int count) {
+  static constexpr const char* finish = "first write and merge all parts with their own command";
+  const JournalHead& head = part.record.head;
+  const std::string way = way_of(part.command), own = way_of({{"add", run.add}, {"force", run.force}});
+  if (way != own) return fmt::format("is of a command {}; {}", way.empty() ? "without " + own : "with " + way, finish);
+  if (head.source != run.head.source) return "was made from another source, or the source has changed; restore it";
+  if (head.options != run.head.options)
+    return fmt::format("was made with other options or by another version; {}", finish);
+  const int n = part.number.count;
+  return n == count ? "" : fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n, count);
+}
+
 void check_same(const PartRun& run, const std::string& place, const PartFolder& part, int count) {
   const PartNumber& n = part.number;
   if (const std::string why = why_of_another(part, place); !why.empty())
     fail(ErrorKind::usage, "{}: part {} of {} beside it {}; move the folder of parts to that output", run.out, n.index,
          n.count, why);
-  std::string why;
-  if (why.empty() && n.count != count)
-    why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
-  if (part.record.head.options != run.head.options)
-    why = "was made with other options (--add and --force count) or by another version";
-  if (part.record.head.source != run.head.source) why = "was made from another source, or the source has changed";
-  if (why.empty()) return;
-  fail(ErrorKind::usage,
-       "{}: part {} of {} {}; discard the parts: mxfp4-pack clean {} --remove; or convert it whole, with --force",
-       run.out, n.index, n.count, why, shell_word(run.out));
+  if (const std::string why = why_not_of(run, part, count); !why.empty())
+    fail(ErrorKind::usage, "{}: part {} of {} {}, or discard the parts: mxfp4-pack clean {} --remove", run.out, n.index,
+         n.count, why, shell_word(run.out));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct PartRun {
   const Place& place;
   const Plan& plan;  // whose files and jobs are dealt out
   JournalHead head;  // parts belong together if they have the same options and source
+  bool add = false, force = false;
 };
 
 /// The number of files and jobs of a part, and the bytes of its files.

@@ -54,4 +54,14 @@ test_empty_folder() {
   expect 'is kept' 0 '' 'mine/deep: an empty folder' add marlin sglang
   expect 'it is there' 0 '' '' test -d several/mine/deep
 }
+test_parts_of_another_command() {
+  one_set
+  prepare add triton-hopper vllm --part 0/2 -q
+  clean="or discard the parts: mxfp4-pack clean several --remove\$"
+  expect 'other options' 2 '' "part 0 of 2 was made with other options .*; first write and merge all parts with their own command, $clean" \
+    add marlin sglang
+  expect 'without --add' 2 '' "part 0 of 2 is of a command with --add; first write .*, $clean" on triton-hopper vllm --force --part 1/2
+  expect 'the parts go on' 0 '' 'beside 1 earlier set' add triton-hopper vllm --part 1/2 --merge
+  expect 'then the set is added' 0 '' 'beside 2 earlier sets' add marlin sglang
+}
 run_cases
