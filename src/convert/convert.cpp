@@ -358,6 +358,7 @@ Json convert(const ConvertOptions& options) {
 
 Json convert(const ConvertOptions& options, const Place& place) {
   if (!is_own_source(options, place)) check_apart(options.out, place, options.checkpoint);
+  check_not_in_output(options.out, place.above);
   std::optional<OutputDir> output;  // locks OUT before anything in it is read
   if (!options.part) output.emplace(place.again(), options.out, owned_files);
   return convert_to(options, {&place, output ? &*output : nullptr});

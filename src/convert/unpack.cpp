@@ -148,7 +148,9 @@ Json unpack(const UnpackOptions& options) {
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const Checkpoint& source = packed->manifest.source;
-  OutputDir dest(place_of(options.dest, options.out), options.dest);
+  Place place = place_of(options.dest, options.out);
+  check_not_in_output(options.dest, place.above);
+  OutputDir dest(std::move(place), options.dest);
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
   dest.open({.made = unpacked_files(source), .bytes = bytes, .source_folder = packed->held.source()});

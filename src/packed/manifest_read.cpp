@@ -229,6 +229,17 @@ void check_has_manifest(const Folder& out, const std::string& shown) {
        is_there ? fmt::format("no {}", manifest_name) : "no such directory");
 }
 
+void check_not_in_output(const std::string& out, const Folder& above) {
+  std::filesystem::path path(above.path());
+  std::set<Identity> seen;  // the root is above itself
+  for (Folder at = above.again(); at && seen.insert(identity_of(at.stat())).second; at = at.parent()) {
+    struct stat s;  // a folder that may not be read counts as none
+    if (::fstatat(at.fd(), manifest_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(s.st_mode))
+      fail(ErrorKind::usage, "{}: lies inside the output {}; choose another place", out, path.string());
+    path = path.parent_path();
+  }
+}
+
 Manifest read_manifest_file(const std::string& path) {
   return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
 }

@@ -10,6 +10,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/io/output.h"
 #include "src/io/sequential_file.h"
+#include "src/packed/manifest.h"
 #include "src/synth/fill.h"
 
 namespace mxfp4 {
@@ -106,7 +107,9 @@ void synth(const SynthOptions& options) {
   const std::string config = config_text(checkpoint), index = index_text(checkpoint);
   std::vector<std::string> made = checkpoint.shards;
   made.insert(made.end(), {config_name, index_name});
-  OutputDir dir(place_of(options.dest), options.dest);
+  Place place = place_of(options.dest);
+  check_not_in_output(options.dest, place.above);
+  OutputDir dir(std::move(place), options.dest);
   dir.open({.made = made, .bytes = checkpoint.bytes});
   write_shards(checkpoint, options, dir);
   dir.write_text(config_name, config);

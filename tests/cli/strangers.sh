@@ -233,4 +233,21 @@ test_links() {
   expect 'CKPT and OUT are both named' 2 '' "error: .*/in/../o: is the source $dir/o itself; choose another place\$" \
     "$program" convert "$dir/o" "$dir/in/../o" --backend marlin --engine vllm
 }
+test_inside_an_output() {
+  cp -r "$once/in" in
+  prepare on
+  mkdir -p "$dir/o/deep/er"
+  ln -s o/deep "$dir/door"
+  for command in "convert $once/tiny OUT --backend marlin --engine vllm" \
+    "convert $once/tiny OUT --backend marlin --engine vllm --force --part 0/2" "synth gpt-oss-20b OUT --tiny"; do
+    for name in o/x o/deep/er/x door/x; do
+      expect "$command: $name" 2 '' "^mxfp4-pack: error: $name: lies inside the output $dir/o; choose another place\$" \
+        "$program" ${command/OUT/$name}
+    done
+  done
+  convert "$dir/in" other --backend marlin --engine vllm
+  expect 'unpack' 2 '' 'error: o/x: lies inside the output .*/o; choose another place' "$program" unpack other o/x
+  rm -r "$dir/o/deep"
+  expect 'stays right' 0 right '' "$program" verify "$dir/o" --source "$dir/in"
+}
 run_cases
