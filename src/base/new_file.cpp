@@ -35,7 +35,8 @@ LastStep last_step(const std::string& path) {
 
 NewFile::NewFile(const std::string& path) : path_(path), step_(last_step(path)) {
   if (!step_.above) fail_errno(path, "cannot create", errno);
-  if (step_.above.has(step_.name)) fail(ErrorKind::usage, "{}: exists; choose the name of a new file", path);
+  if (step_.name.empty() || step_.above.has(step_.name))
+    fail(ErrorKind::usage, "{}: exists; choose the name of a new file", path);
 }
 
 void NewFile::write(std::string_view text) const {

@@ -103,7 +103,7 @@ struct Leftovers {
 
 /// Leftovers beside the output `path`, or, if there are none, all leftovers in the folder `path`.
 Leftovers find_at(const std::string& path) {
-  if (LastStep out = last_step(path); out.above) {
+  if (LastStep out = last_step(path); out.above && !out.name.empty()) {
     auto beside = find_leftovers(out.above, out.name);
     if (!beside.empty() || !out.above.has(out.name)) return {std::move(out.above), std::move(beside)};
   }

@@ -58,8 +58,20 @@ void check_not_mounted(const std::string& out, const std::string& place) {
 }
 
 void refuse_link_at(const std::string& out, const Folder& above, const std::string& name) {
+  if (name.empty()) fail(ErrorKind::usage, "{}: is the root of the file system; choose a folder in it", out);
   if (const auto s = above.look(name); s && S_ISLNK(s->st_mode))
     fail(ErrorKind::usage, "{}: is a link; use its target instead", out);
+}
+
+/// The first step of a path that leads nowhere: "nope" of "nope/../out". Else the folder that the last step is in.
+fs::path missing_above(const std::string& out) {
+  std::error_code ec;
+  fs::path at;
+  for (const fs::path& step : fs::absolute(out)) {
+    if ((step == "." || step == "..") && !fs::is_directory(at, ec)) return at.lexically_normal();
+    at /= step;
+  }
+  return (fs::absolute(out) / "..").lexically_normal();
 }
 
 std::string without_slash(const std::string& path) {
@@ -96,13 +108,17 @@ Place place_of(const std::string& out) {
   LastStep step = last_step(out);
   const int error = errno;
   if (!step.above) {
-    const std::string above = fs::absolute(fs::path(out) / "..").lexically_normal().string();
+    const std::string above = without_slash(missing_above(out).string());
+    std::error_code ec;
+    if (error == ENOTDIR && fs::exists(above, ec)) fail(ErrorKind::usage, "{}: {} is not a folder", out, above);
     if (error == ENOENT || error == ENOTDIR)
-      fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, without_slash(above));
-    fail_errno(without_slash(above), "cannot open", error);
+      fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, above);
+    fail_errno(above, "cannot open", error);
   }
   Place place{std::move(step.above), std::move(step.name)};
   refuse_link_at(out, place.above, place.name);
+  if (const auto s = place.above.look(place.name); s && !S_ISDIR(s->st_mode))
+    fail(ErrorKind::usage, "{}: is a file, not a folder; choose another place", out);
   if (const std::string of = name_behind(place.name); !of.empty())
     fail(ErrorKind::usage, "{}: is the name of the staging directory of {}; choose another name", out,
          place.above.path(of));

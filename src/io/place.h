@@ -25,7 +25,7 @@ struct Place {
 void refuse_link(const std::string& out);
 
 /// The place of OUT, which is looked up once in a run. Throws Error{usage} in these cases:
-/// - OUT is a link.
+/// - OUT is a link or a file.
 /// - Something is mounted on OUT or in it, which no rename could replace.
 /// - The name is too long for the hidden names beside it.
 Place place_of(const std::string& out);

@@ -151,9 +151,9 @@ test_out_that_parts_do_not_replace() {
   echo mine >k/notes.txt
   expect 'with a file of others' 2 '' 'k: notes.txt was not made by mxfp4-pack; move it' instead --part 0/2
   rm -r k && echo mine >k
-  expect 'a file' 2 '' 'k: exists, and nothing in it says that' instead --part 0/2
+  expect 'a file' 2 '' 'k: is a file, not a folder; choose' instead --part 0/2
   : >k
-  expect 'an empty file' 2 '' 'k: exists, and is not what its parts make' part 0/2
+  expect 'an empty file' 2 '' 'k: is a file, not a folder; choose' part 0/2
   nothing_beside
 }
 test_damaged_source() {

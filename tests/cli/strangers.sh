@@ -250,4 +250,25 @@ test_inside_an_output() {
   rm -r "$dir/o/deep"
   expect 'stays right' 0 right '' "$program" verify "$dir/o" --source "$dir/in"
 }
+test_places_that_are_none() {
+  for command in "convert $once/tiny / --backend marlin --engine vllm" "convert $once/tiny / --backend marlin --engine vllm --part 0/2" \
+    'synth gpt-oss-20b / --tiny' 'merge /' 'clean /'; do
+    expect "$command" 2 '' '^mxfp4-pack: error: /: is the root of the file system; choose a folder in it$' "$program" $command
+  done
+  echo file >file
+  for name in nope/../zz nope/.. nope/zz; do
+    expect "$name" 2 '' "error: $name: the folder $dir/nope does not exist; make it first\$" "${from[@]}" "$once/tiny" $name
+  done
+  for name in file/zz file/../zz; do
+    expect "$name" 2 '' "error: $name: $dir/file is not a folder\$" "${from[@]}" "$once/tiny" $name
+  done
+}
+test_file_in_its_place() {
+  echo mine >k
+  for command in "convert $once/tiny k --backend marlin --engine vllm" 'synth gpt-oss-20b k --tiny' 'merge k' \
+    "convert $once/tiny k --backend marlin --engine vllm --force"; do
+    expect "$command" 2 '' '^mxfp4-pack: error: k: is a file, not a folder; choose another place$' "$program" $command
+  done
+  expect 'stays' 0 '^mine$' '' cat k
+}
 run_cases
