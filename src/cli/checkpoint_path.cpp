@@ -11,7 +11,7 @@
 #include "src/base/process.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/io/source_folder.h"
-#include "src/packed/unfinished.h"
+#include "src/packed/manifest.h"
 #include "src/remote/address.h"
 
 namespace mxfp4::cli {

@@ -243,8 +243,8 @@ Json convert_model(const ConvertOptions& options, OutputDir* output, const Input
   const Earlier earlier = look_at_earlier(options, in, to, p);
   if (earlier.is_same) return leave_as_it_is(options, p.plan, *in.place);
   if (options.add && !earlier.differs.empty())
-    fail(ErrorKind::usage, "{}: {} of {} exists already, but {}; choose another place", options.out, p.backend.name,
-         p.backend.engine, earlier.differs);
+    fail(ErrorKind::usage, "{}: {} exists already, but {}; choose another place", options.out,
+         describe(to.earlier()->manifest.sets[size_t(p.plan.set)]), earlier.differs);
   refuse_what_is_in_the_way(options, *in.place, earlier.differs);
   refuse_to_replace(options, p.plan, in, earlier.differs);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The journal beside an output; empty if there is none. Another process may remove it at any time. A merge refuses
-/// what is no journal.
+/// The journal beside an output; empty if there is none, or if another file has its name. Another process may remove
+/// the journal at any time.
 JournalText journal_beside(const Place& place) {
   const HeldFolder stage = find_stage(place.above, place.name);
   const Fd journal = stage ? stage.folder.open(staged_journal, O_RDONLY | O_NONBLOCK) : Fd();

@@ -21,7 +21,7 @@ std::string way_of(const Json& command) {
   return {};
 }
 
-/// Why a part does not belong to the run, and how to go on with it; empty if it belongs.
+/// Why a part is not a part of the run, and the next step for its user. Empty if it is one.
 std::string why_not_of(const PartRun& run, const PartFolder& part, int count) {
   static constexpr const char* finish = "first write and merge all parts with their own command";
   const JournalHead& head = part.record.head;

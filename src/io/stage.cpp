@@ -83,7 +83,8 @@ std::string why_no_stage(const HeldFolder& stage) {
   const auto s = stage.above.look(stage.name);
   if (!s) return {};
   if (S_ISLNK(s->st_mode)) return "is a link; remove it";
-  if (!stage) return stage.is_taken() ? "is not a folder; move it away" : "";
+  if (!stage)
+    return S_ISDIR(s->st_mode) ? "" : "is not a folder; move it away";  // another process may just have made it
   if (!stage.folder.is_own())
     return fmt::format("belongs to user {}, and this is user {}; write and merge as one user",
                        stage.folder.stat().st_uid, ::geteuid());

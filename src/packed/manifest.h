@@ -114,6 +114,8 @@ bool has_manifest(const std::string& dir);
 bool has_manifest(const Folder& dir);
 /// Throws Error{input} if OUT has no manifest. shown: OUT's name in messages.
 void check_has_manifest(const Folder& out, const std::string& shown);
+/// Throws Error{input} if only the staging directory of an output is there. shown: a path at which nothing is.
+void refuse_unfinished(const std::string& shown);
 /// Throws Error{usage} if `above`, in which `out` is to be made, is an output or lies in one.
 void check_not_in_output(const std::string& out, const Folder& above);
 Manifest read_manifest_file(const std::string& path);

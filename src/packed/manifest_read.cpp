@@ -13,7 +13,6 @@
 #include "src/io/stage.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_format.h"
-#include "src/packed/unfinished.h"
 
 namespace mxfp4 {
 

@@ -132,7 +132,7 @@ void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Pro
 
 const PackedSet& PackedCheckpoint::unpackable_set() const {
   for (const PackedSet& set : sets)
-    if (!set.plan.backend->rewrite) return set;
+    if (!set.is_lossy()) return set;
   fail(ErrorKind::input, "{}: {} is lossy: the source's codes and scales are not in it; use the original checkpoint",
        printable(dir), sets.front().plan.backend->name);
 }

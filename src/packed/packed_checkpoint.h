@@ -10,6 +10,9 @@ namespace mxfp4 {
 
 /// One set of packed tensors in an output.
 struct PackedSet {
+  /// Whether the source's codes and scales are not in the set.
+  bool is_lossy() const { return plan.backend->rewrite != nullptr; }
+
   Plan plan;                   // as convert made it, but `stored` has the tensors' places
   std::vector<Tensor> stored;  // from OUT's headers: stored[i] is plan.packed[i], Tensor::file an index of files
   std::vector<std::string> checksums;  // of plan.packed[i] in the manifest

@@ -20,8 +20,8 @@ void note_tensors(const Plan& plan);
 
 /// The object that convert --json prints.
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales);
-/// The final notes of convert without --dry-run: the written files, the speed and the next steps. source: the options
-/// of verify that name the checkpoint; empty if OUT cannot be compared with it.
+/// The final notes of convert: the written files, the speed and the next steps. source: the options of verify that name
+/// the checkpoint. It is empty if OUT cannot be compared with the checkpoint.
 void note_result(const Plan& plan, const std::string& source, const std::string& out, double seconds);
 
 }  // namespace mxfp4

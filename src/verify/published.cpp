@@ -127,8 +127,7 @@ std::vector<std::string> lines_of(const PublishedReport& r) {
 }
 
 void check_restorable(const PackedCheckpoint& packed) {
-  const auto is_lossy = [](const PackedSet& set) { return set.plan.backend->rewrite != nullptr; };
-  if (std::all_of(packed.sets.begin(), packed.sets.end(), is_lossy))
+  if (std::all_of(packed.sets.begin(), packed.sets.end(), [](const PackedSet& set) { return set.is_lossy(); }))
     fail(ErrorKind::input,
          "{}: {} does not hold the original files: the backend is lossy; compare with --source instead", packed.dir,
          describe(packed.manifest.sets.front()));
@@ -138,7 +137,7 @@ int64_t compare_restored(const PackedCheckpoint& packed, const PublishedList& li
                          const DeviceChoice& devices, Problems& problems) {
   FileComparison comparison(packed, list, problems);
   for (const PackedSet& set : packed.sets)
-    if (!set.plan.backend->rewrite) comparison.compare_shards(packed, set, threads, devices);
+    if (!set.is_lossy()) comparison.compare_shards(packed, set, threads, devices);
   return comparison.bytes();
 }
 

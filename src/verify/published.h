@@ -31,8 +31,8 @@ void check_restorable(const PackedCheckpoint& packed);
 int64_t compare_restored(const PackedCheckpoint& packed, const PublishedList& list, int threads,
                          const DeviceChoice& devices, Problems& problems);
 
-/// Restores the bytes of each original file from every set of OUT that is not lossy, without writing them, and compares
-/// their hashes with those of the list, and with the manifest's own record. A shard that the list lacks is a problem.
+/// Restores the bytes of each original file in memory, from every set of OUT that is not lossy. Compares their hashes
+/// with those of the list and with the manifest's own record. A shard that the list lacks is a problem.
 PublishedReport compare_with_list(const VerifyOptions& options, const PackedCheckpoint& packed,
                                   const PublishedList& list, const DeviceChoice& devices, Problems& problems);
 

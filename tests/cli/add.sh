@@ -54,6 +54,12 @@ test_empty_folder() {
   expect 'is kept' 0 '' 'mine/deep: an empty folder' add marlin sglang
   expect 'it is there' 0 '' '' test -d several/mine/deep
 }
+test_added_and_changed_since() {
+  three_sets
+  echo mine >several/mine.txt
+  expect 'the cause is named' 2 '' 'several: triton-hopper of vllm at tp 2 exists already, but .*: mine.txt: not listed in .*; choose another place$' \
+    add triton-hopper vllm --tp-size 2
+}
 test_parts_of_another_command() {
   one_set
   prepare add triton-hopper vllm --part 0/2 -q
