@@ -39,12 +39,16 @@ Strips::Strips(const ModeLayout& layout, const Driver& driver)
   const bool are_bytes = std::all_of(copies_.begin(), copies_.end(), [](int64_t at) { return at % 2 == 0; });
   if (!is_plain_ && are_bytes) routes_ = find_routes(layout, numbers_, driver.vectors);
   if (numbers_.run >= long_run && routes_ && !routes_->pack.past_caches) routes_.reset();
+  if (!routes_ || copies_.size() > 1) find_units();
+  if (!routes_ && numbers_.run == 0) make_mixes();
+}
+
+void Strips::find_units() {
   const std::span<const List> all = numbers_.lists;
   size_t inner = 0;
   for (size_t units = 1; inner < all.size() && units < enough_units; ++inner) units *= all[inner].size();
   inner_ = sums_of(all.first(inner));
   outer_ = sums_of(all.subspan(inner));
-  if (numbers_.run == 0) make_mixes();
 }
 
 void Strips::make_mixes() {

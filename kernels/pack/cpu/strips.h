@@ -38,6 +38,7 @@ class Strips {
   void move(const uint8_t* from, uint8_t* to, const Mix& mix, Places places) const;
   template <class Move>
   void each_unit(Move move) const;
+  void find_units();
   void make_mixes();
   const ModeLayout& layout_;
   const Driver& driver_;
@@ -45,7 +46,7 @@ class Strips {
   const bool is_plain_;
   std::optional<Routes> routes_;
   std::vector<int64_t> copies_ = {0};  // the places of a unit's copies, in nibbles
-  List inner_, outer_;                 // units are at the sums of one of each
+  List inner_, outer_;                 // units are at the sums of one of each; empty if routes move them
   Mix pack_, unpack_;
 };
 
