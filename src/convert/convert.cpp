@@ -8,6 +8,7 @@
 #include "src/backends/select.h"
 #include "src/backends/unread.h"
 #include "src/base/log.h"
+#include "src/base/new_file.h"
 #include "src/base/signals.h"
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
@@ -203,6 +204,8 @@ Json write_output(const ConvertOptions& options, OutputDir& out, const Input& in
   ContentsCache cache(in.files);
   const std::optional<Parts> parts = find_parts(options, p.plan, in);
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
+  const bool any_parts = (parts && !parts->all().empty()) || out.journal().records().contains(parts_taken);
+  if (any_parts && !in.files.remote) refuse_to_trust_parts(options);
   OpenOptions start = open_options_of(p.plan, options, in);
   start.takes_parts = parts.has_value();
   out.open(start);
@@ -348,6 +351,7 @@ Json convert(const ConvertOptions& options) {
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   if (options.dry_run) {
     refuse_link(options.out);
+    if (const LastStep out = last_step(options.out); out.above) check_not_in_output(options.out, out.above);
     return convert_to(options, {});
   }
   const Place place = place_of(options.out);

@@ -38,12 +38,15 @@ bool skips_published(const ConvertOptions& o, const Checkpoint& checkpoint) {
   return say_skipped(o), true;
 }
 
+void refuse_to_trust_parts(const ConvertOptions& o) {
+  if (o.published.empty()) return;
+  fail(ErrorKind::usage,
+       "--published: parts of {} are there, whose bytes were not compared; convert with --no-published, then verify "
+       "with --published, or discard them: mxfp4-pack clean {} --remove",
+       o.out, shell_word(o.out));
+}
+
 void drop_published(const ConvertOptions& o, ManifestOptions& manifest) {
-  if (!o.published.empty())
-    fail(ErrorKind::usage,
-         "--published: parts of {} are there, whose bytes were not compared; convert with --no-published, then verify "
-         "with --published, or discard them: mxfp4-pack clean {} --remove",
-         o.out, shell_word(o.out));
   say_skipped(o);
   manifest.published.clear();
   manifest.skips_published = true;

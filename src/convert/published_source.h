@@ -21,8 +21,10 @@ PublishedList published_of(const ConvertOptions& options, const Checkpoint& chec
 /// True if Hugging Face's tools left hashes that parts of an output will not compare; then a note says so.
 bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint);
 
+/// Throws Error{usage} if a list is given for an OUT with parts, since their bytes were never compared.
+void refuse_to_trust_parts(const ConvertOptions& options);
+
 /// Leaves published hashes out of the manifest, because the bytes of merged parts were never compared. Prints a note.
-/// Throws Error{usage} if a list was given.
 void drop_published(const ConvertOptions& options, ManifestOptions& manifest);
 
 /// Refuses to convert a remote checkpoint by a lossy backend: it reads scales twice, and a server may answer

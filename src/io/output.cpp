@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/io/inputs.h"
 #include "src/io/leftover.h"
+#include "src/io/merge_claim.h"
 #include "src/io/parts.h"
 #include "src/io/permitted.h"
 #include "src/io/source_folder.h"
@@ -100,6 +101,7 @@ bool OutputDir::is_left() const {
 
 void OutputDir::clean(Place place, ListOwn made) {
   const std::string path = place.path();
+  const MergeClaim claim(place, path);  // else it would remove parts that a process has just begun to merge
   OutputDir out(std::move(place), false, path, std::move(made));
   if (!out.finished_) {
     out.remove_leftover();

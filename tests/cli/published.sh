@@ -146,6 +146,12 @@ test_parts() {
   expect 'verify, as merge says' 0 'as published in SHA256SUMS' '' "$program" verify merged --published SHA256SUMS
   expect 'another form keeps it' 0 '' '' "$program" convert merged merged-again --backend triton-hopper --engine vllm --no-loader -q
   expect 'in its manifest' 0 '^ *"published": \[\]' '' cat merged-again/mxfp4-pack.json
+  "$program" convert ckpt begun --backend marlin --engine vllm --no-loader --part 0/2 -q
+  for _ in 1 2; do
+    expect 'parts, --published' 2 '' '^mxfp4-pack: error: --published: parts of begun are there, .*--no-published' \
+      convert_to ckpt begun --published SHA256SUMS
+    also . 1
+  done
   expect 'parts, --no-published' 0 '' '' convert_to with-hashes merged-not --part 0/1 --no-published -q
   expect 'parts without hashes' 0 '' '' bash -c '"$0" convert ckpt plain --backend marlin --engine vllm --no-loader --part 0/1 -q && "$0" merge plain -q' "$program"
   expect 'the manifest has nothing of them' 1 '' '' grep '"published"' plain/mxfp4-pack.json

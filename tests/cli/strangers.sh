@@ -239,6 +239,7 @@ test_inside_an_output() {
   mkdir -p "$dir/o/deep/er"
   ln -s o/deep "$dir/door"
   for command in "convert $once/tiny OUT --backend marlin --engine vllm" \
+    "convert $once/tiny OUT --backend marlin --engine vllm --dry-run" \
     "convert $once/tiny OUT --backend marlin --engine vllm --force --part 0/2" "synth gpt-oss-20b OUT --tiny"; do
     for name in o/x o/deep/er/x door/x; do
       expect "$command: $name" 2 '' "^mxfp4-pack: error: $name: lies inside the output $dir/o; choose another place\$" \

@@ -294,3 +294,13 @@ TEST_CASE("an output that was replaced meanwhile is not called changed") {
   write_text(dir / "out/config.json", "{}");
   CHECK_THROWS_WITH(NewOutput(o, nullptr).check({}), Catch::Contains("config.json was changed since it was written"));
 }
+
+TEST_CASE("parts that another node has begun to merge are not cleaned away") {
+  const TempDir dir;
+  make_private(stage(dir));
+  make_private(stage(dir, "parts"));
+  fs::create_directories(stage(dir, "parts/merging/elsewhere.7"));
+  CHECK(said_by([&] { OutputDir::clean(place_of(dir / "out"), owned_files); }).find("is being merged") !=
+        std::string::npos);
+  CHECK(fs::exists(stage(dir, "parts/merging/elsewhere.7")));
+}
