@@ -9,7 +9,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr const char* layer_keys[] = {"num_hidden_layers", "n_layers", "n_layer", "num_layers"};
 constexpr const char* mtp_keys[] = {"num_nextn_predict_layers", "mtp_num_hidden_layers"};
 constexpr int64_t most_layers = 10'000;
 

@@ -124,7 +124,8 @@ std::string hint_of(const std::vector<int64_t>& codes, const std::vector<int64_t
 
 /// Layers behind the main ones are for multi-token prediction. Engines count these from 0.
 void tell_mtp(const Json& config, Model& model) {
-  const int64_t main = config_count(config, "num_hidden_layers", 0);
+  int64_t main = 0;
+  for (const char* key : layer_keys) main = main > 0 ? main : config_count(config, key, 0);
   for (MoeLayer& layer : model.layers)
     if (main > 0 && layer.kind == LayerKind::model && layer.index >= main) {
       layer.kind = LayerKind::mtp;

@@ -304,7 +304,8 @@ TEST_CASE("a layer of multi-token prediction is one by each of its names") {
 
 TEST_CASE("layers behind the main ones are layers of multi-token prediction") {
   const TempDir dir;
-  HandMade ck(dir / "in", {{"model_type", "x"}, {"num_hidden_layers", 3}, {"num_nextn_predict_layers", 1}});
+  const char* key = GENERATE("num_hidden_layers", "n_layers");
+  HandMade ck(dir / "in", {{"model_type", "x"}, {key, 3}, {"num_nextn_predict_layers", 1}});
   for (const char* layer : {"model.layers.2.mlp", "model.layers.3.mlp"}) {
     add_experts(ck, fmt::format("{}.experts", layer), "weight");
     ck.add(fmt::format("{}.gate.weight", layer), Dtype::BF16, {2, 64});
