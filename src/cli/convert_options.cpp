@@ -209,7 +209,8 @@ All of
 is read and compared with the manifest.
 The new
 .Ar OUT
-has hard links to the old files, or copies if the file system has none.)"},
+has hard links to the old files, or copies if the file system has none.
+Their contents are not checked.)"},
                    o.add)
                    ->excludes(force);
   add(app,
