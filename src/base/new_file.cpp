@@ -42,8 +42,13 @@ NewFile::NewFile(const std::string& path) : path_(path), step_(last_step(path)) 
 void NewFile::write(std::string_view text) const {
   const Fd file = step_.above.open(step_.name, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (!file) fail_errno(path_, "cannot create", errno);
-  file.write(text.data(), int64_t(text.size()), 0);
-  file.sync();
+  try {
+    file.write(text.data(), int64_t(text.size()), 0);
+    file.sync();
+  } catch (const Error&) {
+    step_.above.unlink(step_.name);
+    throw;
+  }
 }
 
 }  // namespace mxfp4

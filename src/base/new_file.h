@@ -23,7 +23,7 @@ class NewFile {
  public:
   /// Throws Error{usage} if the name is taken, Error{io} if the folder cannot be opened.
   explicit NewFile(const std::string& path);
-  /// Throws Error{io} if somebody has made a file of this name meanwhile.
+  /// Throws Error{io} if somebody has made a file of this name meanwhile. After an error there is no file.
   void write(std::string_view text) const;
 
  private:

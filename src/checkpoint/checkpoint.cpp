@@ -179,9 +179,10 @@ std::string nearby(const fs::path& path) {
 }
 
 /// Reads a JSON file of the checkpoint. If reading fails, returns an empty text and adds a problem.
-std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
+std::string read_json_text(Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
   Fd file = ck.folder->open(name, problems);
   if (!file) return {};
+  ck.texts.push_back(source_shard(name, ck.folder->path(name), file));
   const std::string foreign = foreign_format_of(file);
   if (foreign.empty()) return read_text(limited(std::move(file), limit));
   return problems.error(name, "{}", foreign), std::string();

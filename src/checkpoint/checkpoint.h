@@ -53,7 +53,7 @@ struct TextInFile {
   }
 };
 
-/// One shard, or a companion.
+/// One shard, a companion, config.json or the index.
 struct Shard {
   std::string name;  // as the index spells it, relative to the directory
   std::string path;  // to open
@@ -84,6 +84,7 @@ struct Checkpoint {
   std::vector<Shard> shards;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
   Json config;                                             // {} if there is none
+  std::vector<Shard> texts;                                // config.json and the index, if they are files
   std::string config_text;                                 // verbatim; empty if there is none
   TextInFile index;                                        // no bytes if there is none
   std::vector<std::string> companions;                     // other files to copy, relative paths, sorted

@@ -93,7 +93,8 @@ bool ShardReader::is_cached(const TensorRange& r) const {
 
 void ShardReader::check_unchanged() const {
   if (remote_) return;
-  for (const Shard& shard : checkpoint_.shards) open_again(shard);
+  for (const auto* files : {&checkpoint_.shards, &checkpoint_.texts})
+    for (const Shard& file : *files) open_again(file);
 }
 
 }  // namespace mxfp4

@@ -1,9 +1,11 @@
 #include "src/inspect/layout.h"
 
 #include "src/backends/engine.h"
+#include "src/base/new_file.h"
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
+#include "src/packed/manifest.h"
 
 namespace mxfp4::cli {
 
@@ -61,6 +63,8 @@ void add_layout(CLI::App& root, Common& common, Run& run) {
     o.json = common.json;
     if (!o.engine.empty()) settle_engine(o.engine, o.engine_version);
     if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
+    if (const LastStep file = last_step(o.file); !o.backend.empty() && file.above)
+      check_not_in_output(o.file, file.above);
     layout(o);
     return 0;
   });

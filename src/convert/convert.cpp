@@ -326,6 +326,9 @@ Json add_set(ConvertOptions options, const Target& target) {
   options.is_incomplete = made.allow_incomplete;
   const Checkpoint& names = out->manifest.source;
   check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);
+  if (!is_packed && !options.dry_run)
+    if (const std::string differs = difference_of_files(checkpoint, out->manifest); !differs.empty())
+      refuse_source(checkpoint.dir, *out, differs);
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);
   const Input in{names,          out->model, *source,     is_packed ? packed->manifest.source : checkpoint,
                  &out->manifest, published,  target.place};

@@ -87,6 +87,10 @@ std::string difference_of_companions(const Checkpoint& ck, const Manifest& m) {
 
 }  // namespace
 
+std::string difference_of_files(const Checkpoint& ck, const Manifest& m) {
+  return m.source.index != ck.index ? "the checkpoint's index differs" : difference_of_companions(ck, m);
+}
+
 std::string difference_of(const ModelOptions& was, const ModelOptions& is) {
   const Json recorded = to_json(was);
   std::string text;

@@ -46,7 +46,9 @@ class Completeness {
   }
 
   std::vector<Lack> find() {
-    if (!main_ || counted_.layers == 0) return {};
+    if (!main_) return {};
+    if (counted_.layers == 0)
+      return {{.where = config_name, .what = "counts no layers, so missing ones are not noticed", .is_certain = false}};
     check_numbers();
     check_mtp();
     check_drafter();

@@ -13,16 +13,16 @@ namespace mxfp4 {
 
 namespace {
 
-[[noreturn]] void refuse_source(const std::string& source, const PackedCheckpoint& out, const std::string& why) {
-  fail(ErrorKind::input, "{}: not the source that {} was made from: {}", printable(source), printable(out.dir), why);
-}
-
 /// Whether the error means that the file system makes no hard links (to this file). All other errors are failures.
 bool is_refusal(int error) {
   return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK || error == EXDEV;
 }
 
 }  // namespace
+
+void refuse_source(const std::string& source, const PackedCheckpoint& out, const std::string& why) {
+  fail(ErrorKind::input, "{}: not the source that {} was made from: {}", printable(source), printable(out.dir), why);
+}
 
 int set_number(const Manifest& m, const Backend& b, int tp_size) {
   const auto same = std::find_if(m.sets.begin(), m.sets.end(), [&](const ManifestSet& s) {

@@ -19,6 +19,9 @@ int set_number(const Manifest& m, const Backend& backend, int tp_size);
 /// select sets by these keys.
 void refuse_second(const std::string& out, const Manifest& m, const Backend& backend, int tp_size);
 
+/// Throws Error{input}: "SOURCE: not the source that OUT was made from: WHY".
+[[noreturn]] void refuse_source(const std::string& source, const PackedCheckpoint& out, const std::string& why);
+
 /// Throws Error{input} unless `source` has the tensors, dtypes, shapes and config that OUT was made from.
 void check_same_form(const Checkpoint& source, const PackedCheckpoint& out);
 

@@ -38,6 +38,20 @@ test_refused() {
   expect 'another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
     "$program" convert "$deepseek" several --add --backend deepgemm --engine vllm
 }
+test_changed_small_files() {
+  cp -r "$tiny" in
+  from() { "$program" convert in several --backend "$1" --engine "$2" "${@:3}"; }
+  prepare from marlin vllm -q
+  echo '{"temperature": 9}' >in/generation_config.json
+  for set in 'marlin vllm' 'marlin sglang'; do
+    # shellcheck disable=SC2086
+    expect "a changed file, $set" 2 '' "in: not the source that .*several was made from: the checkpoint's generation_config.json differs\$" \
+      from $set --add
+  done
+  cp "$tiny/generation_config.json" in
+  echo >>in/model.safetensors.index.json
+  expect 'a changed index' 2 '' "the checkpoint's index differs$" from marlin sglang --add
+}
 test_other_commands() {
   three_sets
   expect 'how to serve one that is not the first' 0 '  serve     sglang serve .*several --moe-runner-backend marlin$' '' "$program" inspect several

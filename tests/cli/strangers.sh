@@ -247,6 +247,8 @@ test_inside_an_output() {
     done
   done
   convert "$dir/in" other --backend marlin --engine vllm
+  expect 'layout' 2 '' 'error: o/x: lies inside the output .*/o; choose another place' \
+    "$program" layout o/x --backend marlin --engine vllm --model "$once/tiny"
   expect 'unpack' 2 '' 'error: o/x: lies inside the output .*/o; choose another place' "$program" unpack other o/x
   rm -r "$dir/o/deep"
   expect 'stays right' 0 right '' "$program" verify "$dir/o" --source "$dir/in"

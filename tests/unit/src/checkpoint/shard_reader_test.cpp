@@ -50,6 +50,17 @@ TEST_CASE("a shard that is changed in place is noticed, also where its mtime is 
   CHECK_THROWS_WITH(reader.check_unchanged(), Catch::Contains("changed while it was read; start again"));
 }
 
+TEST_CASE("config and index that are changed or removed are noticed") {
+  const Opened opened;
+  const std::string name = GENERATE(config_name, index_name), path = opened.dir / ("ckpt/" + name);
+  const ShardReader reader(opened.checkpoint);
+  if (GENERATE(true, false))
+    change_in_place(path);
+  else
+    std::filesystem::remove(path);
+  CHECK_THROWS_WITH(reader.check_unchanged(), Catch::StartsWith(name + ": "));
+}
+
 TEST_CASE("a hard link of a shard, made, removed or made again, is no change") {
   Opened opened;
   const auto link = [&] { REQUIRE(::link(opened.file().c_str(), (opened.dir / "link").c_str()) == 0); };
