@@ -1,7 +1,9 @@
-"""testdata/golden/layer_*: one unpacked layer, and its form in each engine."""
+"""testdata/golden/layer_*: one unpacked layer, and its form in each engine. What stand-ins of engines share."""
 
 import os
+import sys
 from functools import lru_cache
+from types import ModuleType
 
 import torch
 from safetensors import safe_open
@@ -30,3 +32,13 @@ def same(test, got, want, what):
     test.assertEqual(tuple(got.shape), tuple(want.shape), what)
     test.assertEqual(got.stride(), want.stride(), what)
     test.assertTrue(torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (got, want))), what)
+
+
+def install(modules):
+    """Installs stand-ins as modules. modules: {name: {name of a member: member}}, parents first."""
+    for name, members in modules.items():
+        made = sys.modules[name] = ModuleType(name)
+        vars(made).update(members)
+        parent, _, last = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], last, made)

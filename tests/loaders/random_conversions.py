@@ -6,6 +6,7 @@ learns each conversion of testdata/tiny/gpt-oss and prints the verdicts. One tha
 verified with each driver of the processor. A conversion inside permutes nibbles, bytes or words by the digits of their
 places, with any factors; it pads with constants or with repeated source values, and stores copies."""
 
+import filecmp
 import math
 import os
 import random
@@ -17,14 +18,15 @@ import tempfile
 import torch
 import torch.nn.functional as functional
 
+import program
+from formats import nibbles
 from mxfp4_pack.learn import NoRearrangement, __main__ as command
 from mxfp4_pack.learn.layout import learn
-from mxfp4_pack.learn.probe import Probe, Size
+from mxfp4_pack.learn.probe import Probe
+from raw_layers import checkpoint_of, tensors_of
+from test_learn import KEYS as PARTS, NAMES, TINY
 
-TINY = Size(96, 160, True)  # of testdata/tiny/gpt-oss
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-KEYS = {"w13": "w13_weight", "w13_scale": "w13_weight_scale", "w13_bias": "w13_bias",
-        "w2": "w2_weight", "w2_scale": "w2_weight_scale", "w2_bias": "w2_bias"}
+KEYS = {name: NAMES[key] for name, key in PARTS.items()}
 MULTIPLES = 1, 1, 1, 2, 3, 16, 24, 32, 40, 48, 64, 96, 128
 
 
@@ -41,10 +43,6 @@ def factors(made, n):
 
 def up(n, multiple):
     return -(-n // multiple) * multiple
-
-
-def nibbles(t):
-    return torch.stack([t & 15, t >> 4], -1).flatten(-2)
 
 
 def from_nibbles(t):
@@ -198,50 +196,37 @@ def outside(seed):
 
 
 def source_layer():
-    from safetensors.torch import load_file
-    source = {}
-    ckpt = os.path.join(ROOT, "testdata", "tiny", "gpt-oss")
-    for name in os.listdir(ckpt):
-        if name.endswith(".safetensors"):
-            source |= load_file(os.path.join(ckpt, name))
-    prefix = "model.layers.0.mlp.experts."
-    names = {"w13": "gate_up_proj_blocks", "w13_scale": "gate_up_proj_scales", "w13_bias": "gate_up_proj_bias",
-             "w2": "down_proj_blocks", "w2_scale": "down_proj_scales", "w2_bias": "down_proj_bias"}
-    return {n: source[prefix + k].flatten(2) if k.endswith("blocks") else source[prefix + k] for n, k in names.items()}
+    layer = checkpoint_of(program.TINY, "vllm", "marlin").layers["model", 0]
+    return {name: layer[key] for name, key in PARTS.items()}
 
 
 def check_inside(call, folder, drivers):
-    """Raises an exception unless the learned file packs as the conversion does, with each driver."""
-    from safetensors.torch import load_file
-    program, ckpt = os.environ["MXFP4_PACK"], os.path.join(ROOT, "testdata", "tiny", "gpt-oss")
+    """Raises an exception unless the learned file packs as the conversion does, with each driver. Returns the last
+    output."""
     path = os.path.join(folder, "made.json")
     with open(path, "w") as file:
         file.write(command.to_text("made", "vllm", learn(Probe(call, TINY), True), {}))
     want = {name: t.contiguous().view(torch.uint8).flatten() for name, t in call(source_layer()).items()}
     for driver in drivers:
         out, back = os.path.join(folder, driver), os.path.join(folder, driver + ".back")
-        for arguments in (["convert", ckpt, out, "--layout", path, "--no-loader", "-q"],
-                          ["verify", out, "--source", ckpt, "-q"], ["unpack", out, back, "-q"]):
-            done = subprocess.run([program, *arguments], capture_output=True, text=True,
+        for arguments in (["convert", program.TINY, out, "--layout", path, "--no-loader", "-q"],
+                          ["verify", out, "--source", program.TINY, "-q"], ["unpack", out, back, "-q"]):
+            done = subprocess.run([program.PROGRAM, *arguments], capture_output=True, text=True,
                                   env=os.environ | {"MXFP4_PACK_DRIVER": driver, "MXFP4_PACK_DEVICE": "cpu"})
             if done.returncode:
                 raise NoRearrangement(f"{driver}: {arguments[0]}: {done.stderr.strip()}")
-        packed = {}
-        for name in os.listdir(os.path.join(out, "packed")):
-            if name.endswith(".safetensors"):
-                packed |= load_file(os.path.join(out, "packed", name))
+        packed = tensors_of(os.path.join(out, "packed"))
         for name, bytes in want.items():
             if not torch.equal(packed["model.layers.0.mlp.experts." + name].view(torch.uint8).flatten(), bytes):
                 raise NoRearrangement(f"{driver}: {name}: other bytes than the conversion's")
-        for name in os.listdir(ckpt):
-            if name.endswith(".safetensors"):
-                with open(os.path.join(ckpt, name), "rb") as a, open(os.path.join(back, name), "rb") as b:
-                    if a.read() != b.read():
-                        raise NoRearrangement(f"{driver}: {name}: unpacked to other bytes")
+        for name in filter(lambda name: name.endswith(".safetensors"), os.listdir(program.TINY)):
+            if not filecmp.cmp(os.path.join(program.TINY, name), os.path.join(back, name), shallow=False):
+                raise NoRearrangement(f"{driver}: {name}: unpacked to other bytes")
+    return out
 
 
 def drivers_here():
-    said = subprocess.run([os.environ["MXFP4_PACK"], "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([program.PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
     names = re.search(r"CPU drivers ([^;]*); here (\w+)", said)
     every = names.group(1).replace(",", " ").split()
     return every[every.index(names.group(2)):]

@@ -1,9 +1,12 @@
 """The experts of a checkpoint as it is published, in the form that formats.py takes."""
 
+import json
 import os
 
 import torch
 from safetensors import safe_open
+
+from packed_dir import Checkpoint
 
 
 def tensors_of(directory):
@@ -37,3 +40,13 @@ def deepseek_layers(tensors, config):
                        for role, parts in (("w13", ("w1", "w3")), ("w2", ("w2",)))
                        for part, kind in (("codes", "weight"), ("scales", "scale"))}
     return layers
+
+
+def checkpoint_of(source, engine, backend):
+    """The Checkpoint of an engine's backend that has a published one's experts."""
+    with open(os.path.join(source, "config.json")) as file:
+        config = json.load(file)
+    is_gpt_oss = config["model_type"] == "gpt_oss"
+    layers = (gpt_oss_layers if is_gpt_oss else deepseek_layers)(tensors_of(source), config)
+    intermediate = config["intermediate_size" if is_gpt_oss else "moe_intermediate_size"]
+    return Checkpoint(engine, backend, config["model_type"], config["hidden_size"], intermediate, layers)

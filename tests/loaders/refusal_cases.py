@@ -1,12 +1,9 @@
-"""Canaries and manifests that the loaders of both engines refuse."""
+"""Canaries that the loaders of both engines refuse."""
 
-import json
 import os
 
 import torch
 from safetensors.torch import load_file, save_file
-
-from packed_dir import write_manifest
 
 
 class Refusals:
@@ -39,15 +36,3 @@ class Refusals:
         del tensors["in.w2_scale"]
         save_file(tensors, path)
         self.refuses("its converter fails on the canary", checkpoint)
-
-    def refuse_manifests(self, changes):
-        """changes: (change of a manifest, message) each"""
-        checkpoint, _ = self.written()
-        with open(os.path.join(self.directory, "mxfp4-pack.json")) as file:
-            good = file.read()
-        for change, message in changes:
-            manifest = json.loads(good)
-            change(manifest)
-            write_manifest(self.directory, manifest)
-            with self.subTest(message=message):
-                self.refuses(message, checkpoint)

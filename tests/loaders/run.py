@@ -37,9 +37,5 @@ else:
     except OSError as error:  # not built, or with a sanitizer, which Python does not have
         print(f"skipped: {error}\nNOT TESTED: the vLLM and SGLang loaders. Build the target mxfp4_pack and run this again.")
         sys.exit(77)
-names = ["test_formats", "test_install", "test_manifest", "test_hostile_files", "test_mutated_manifest", "test_stream", "test_repeat", "test_vllm", "test_vllm_methods",
-         "test_vllm_offload", "test_rest", "test_load_formats", "test_own_kernel.OwnKernel", "test_own_kernel.Library", "test_own_kernel.OnGpu", "test_vllm_in_place.InPlace", "test_humming", "test_sglang", "test_sglang_options", "test_sglang_updates.Updates",
-         "test_sglang_updates.Tensors", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands",
-         "test_check", "test_learn", "test_learn_values.Values", "test_learn_values.Packed",
-         "test_learn_engine", "test_learned.Learned", "test_random_conversions"]
+names = sorted(name.removesuffix(".py") for name in os.listdir(HERE) if name.startswith("test_"))
 sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *options, *names], cwd=HERE, env=environment).returncode)

@@ -49,14 +49,16 @@ class SglangCase(unittest.TestCase):
         sglang.scale_name.value = "weight_scale"
         hooks.manifest = None
         os.environ.pop(arguments.CHECKED, None)
+        self.addCleanup(setattr, sglang.converter_bug, "value", False)
+
+    def each(self, **values):
+        """Begins a subtest with a directory of its own."""
+        self.directory += "x"
+        return self.subTest(**values)
 
     def refuses(self, message, checkpoint=None, layers=(LAYER,), **given):
-        checkpoint = checkpoint or gpt_oss("marlin")
-        if not os.path.isdir(self.directory):
-            checkpoint.write(self.directory)
-        hooks.manifest = None
         with self.assertRaises(Refused) as caught:
-            sglang.serve(self.directory, checkpoint, layers, **given)
+            self.serve(checkpoint or gpt_oss("marlin"), layers, **given)
         self.assertIn(message, str(caught.exception))
         return str(caught.exception)
 

@@ -8,12 +8,13 @@ import os
 import pkgutil
 import sys
 from enum import Enum
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import torch
 from torch.nn import Module, Parameter
 
 import formats
+import golden
 import sglang_options_stand_in as options
 
 SRT = "sglang.srt"
@@ -391,10 +392,5 @@ def install():
         "flashinfer": [], "flashinfer.fused_moe": [interleave_moe_weights_for_sm90_mixed_gemm,
                                                    interleave_moe_scales_for_sm90_mixed_gemm],
     } | options.modules(SRT)
-    for name, members in modules.items():
-        made = sys.modules[name] = ModuleType(name)
-        vars(made).update({m.__name__: m for m in members})
-        parent, _, last = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], last, made)
+    golden.install({name: {m.__name__: m for m in members} for name, members in modules.items()})
     sys.modules["sglang"].__path__ = [""]  # where the loader looks for what only some versions have

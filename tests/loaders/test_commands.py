@@ -13,11 +13,8 @@ import unittest
 from unittest import mock
 
 import mxfp4_pack
-from golden import TESTDATA
-from test_tool import no_program
+from program import TINY, in_path, needs_program, no_program
 
-PROGRAM = os.environ.get("MXFP4_PACK", "")
-TINY = os.path.join(TESTDATA, "tiny", "gpt-oss")
 FOR_VLLM = {"backend": "marlin", "engine": "vllm"}
 
 
@@ -35,13 +32,12 @@ def wait_for(what, seconds=10):
     return found
 
 
-@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its commands are not tested here")
+@needs_program
 class Commands(unittest.TestCase):
     def setUp(self):
         self.parent = self.enterContext(tempfile.TemporaryDirectory())
         self.out = os.path.join(self.parent, "--out")  # no option
-        path = f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"
-        self.enterContext(mock.patch.dict(os.environ, PATH=path))
+        in_path(self)
 
     def test_from_checkpoint_to_checkpoint(self):
         self.assertEqual(mxfp4_pack.inspect(TINY)["model_type"], "gpt_oss")

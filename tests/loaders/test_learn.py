@@ -112,23 +112,13 @@ class Learn(unittest.TestCase):
 
     def test_what_is_no_rearrangement_is_refused(self):
         codes, scales = "w13_weight", "w13_weight_scale"
-        self.refused(f"{codes}: expert 0, byte 0, bit 0: no copy of one bit of w13",
-                     **{codes: lambda x: x["w13"] ^ x["w13"].roll(1, 2)})
         self.refused(f"{codes}: expert 0, byte 0, bit 0: the inverse of a source bit", **{codes: lambda x: ~x["w13"]})
-        self.refused(f"{codes}: bit 3 of w13, expert 0, is stored 0 times", **{codes: lambda x: x["w13"] & 0xF7})
-        self.refused(f"{codes}: made of w13 and w13_scale together",
-                     **{codes: lambda x: x["w13"] & x["w13_scale"].repeat_interleave(16, 2)})
         self.refused(f"{codes}: expert 1 has another layout", **{codes: lambda x: torch.stack([x["w13"][0], *x["w13"][1:].flip(1)])})
         self.refused(f"{codes}: no tensor of 2 experts", **{codes: lambda x: x["w13"][:, :, :1].sum()})
-        self.refused(f"{scales}: scales 0x3f and 0x40 both become 0x64: that is lossy",
-                     **{scales: lambda x: x["w13_scale"].clamp(100, 140)})
-        self.refused(f"{scales}: scales 0xb4 and 0xb5 both become 0xb4", **{scales: lambda x: x["w13_scale"].clamp(0, 180)})
         self.refused("w2_weight: expert 0, byte .*: wanted .*, got .*; its bytes depend on more than their place",
                      w2_weight=lambda x: torch.where(x["w2"] == 0x37, 0x38, x["w2"]))
         self.refused(f"{scales}: .*: (no copy of one value|wanted)",
                      **{scales: lambda x: x["w13_scale"] - x["w13_scale"].amin((1, 2), True)})
-        self.refused(f"{codes}: two conversions of one layer have different bytes",
-                     **{codes: lambda x: x["w13"][:, torch.randperm(x["w13"].shape[1])]})
         with self.assertRaisesRegex(NoRearrangement, "the conversion returned NoneType, a dict of tensors was expected"):
             learn(Probe(lambda layer: None, TINY), True)
         self.refused("w2: stored in no tensor", w2_weight=lambda x: torch.zeros_like(x["w2"]))

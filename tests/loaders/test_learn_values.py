@@ -1,7 +1,6 @@
 """Learned layouts that store scales as other values or store bits several times. MXFP4_PACK names the program, which
 must pack by these layouts to the conversions' bytes."""
 
-import glob
 import io
 import json
 import os
@@ -13,14 +12,13 @@ from contextlib import redirect_stderr
 import numpy
 import torch
 
-from golden import TESTDATA
 from mxfp4_pack import Manifest, _entries
 from mxfp4_pack.learn import NoRearrangement
 from mxfp4_pack.learn.layout import check_file, learn, read_file, scales_of, to_text
 from mxfp4_pack.learn.probe import Probe, Size
-from raw_layers import tensors_of
-from test_learn import TINY, changed
-from test_tool import PROGRAM
+from program import PROGRAM, needs_program
+from random_conversions import check_inside, drivers_here, source_layer
+from test_learn import changed
 
 SMALL = Size(64, 32, False)
 SCALES, CODES = "w13_weight_scale", "w2_weight"
@@ -70,6 +68,7 @@ class Values(unittest.TestCase):
                 check_file(file.name, probe, False)
                 said = subprocess.run([PROGRAM, "layout", file.name], capture_output=True, text=True, check=True)
                 self.assertIn("for scales 0x01 to 0xfe", said.stdout)
+        self.assertIn("no built-in backend has these bytes", said.stdout)  # those of numbers
 
     def test_all_256_scales_stand_in_the_file(self):
         numbers = numpy.arange(256)
@@ -157,7 +156,7 @@ class Values(unittest.TestCase):
                 check_file(path, Probe(changed(**{SCALES: lambda x: twice(floats(x["w13_scale"] + 1), 1)}), SMALL), False)
 
 
-@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: it packs nothing here")
+@needs_program
 class Packed(unittest.TestCase):
     """With a learned file, the program packs a checkpoint to the function's bytes."""
 
@@ -176,45 +175,18 @@ class Packed(unittest.TestCase):
             SCALES: lambda x: x["w13_scale"].to(torch.int32) - 127,
             CODES: lambda x: torch.stack([(x["w2"] & 15) * 17, (x["w2"] >> 4) * 17], -1).flatten(2)}}
 
-    def setUp(self):
-        self.dir = self.enterContext(tempfile.TemporaryDirectory())
-
-    def run_program(self, *arguments, code=0):
-        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done.stdout + done.stderr
-
-    def loaded(self, out):
-        """The first layer as the loaders give it to an engine: {parameter: tensor}"""
-        packed = Manifest(out, "vllm").pick("marlin", 1, 0)
-        entries = packed.layer("model", 0, "the test")
-        tensors = packed.read_layer(entries, range(next(iter(entries.values())).experts), torch.device("cpu"))
-        return {entries[key].parameter: tensor for key, tensor in tensors.items()}
-
     def test_the_bytes_are_what_the_function_makes(self):
-        ckpt = os.path.join(TESTDATA, "tiny", "gpt-oss")
-        source, prefix = tensors_of(ckpt), "model.layers.0.mlp.experts."
-        layer = {"w13": source[prefix + "gate_up_proj_blocks"].flatten(2), "w13_scale": source[prefix + "gate_up_proj_scales"],
-                 "w13_bias": source[prefix + "gate_up_proj_bias"], "w2": source[prefix + "down_proj_blocks"].flatten(2),
-                 "w2_scale": source[prefix + "down_proj_scales"], "w2_bias": source[prefix + "down_proj_bias"]}
-        for number, (what, changes) in enumerate(self.CONVERSIONS.items()):
-            with self.subTest(what):
-                call, path = changed(**changes), os.path.join(self.dir, f"{number}.json")
-                with redirect_stderr(io.StringIO()), open(path, "w") as file:
-                    file.write(to_text("mine", "vllm", learn(Probe(call, TINY), True), {"moe-backend": "marlin"}))
-                out = path + ".out"
-                self.assertIn("no built-in backend", self.run_program("layout", path))
-                self.run_program("convert", ckpt, out, "--layout", path, "--no-loader", "-q")
-                self.assertIn("right at level bytes", self.run_program("verify", out, "--source", ckpt))
-                packed, served = tensors_of(out + "/packed"), self.loaded(out)
-                for name, want in call(layer).items():
-                    for got in packed[prefix + name], served[name]:
-                        self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape))
-                        self.assertTrue(torch.equal(got.flatten().view(torch.uint8), want.flatten().view(torch.uint8)), name)
-                self.run_program("unpack", out, path + ".again", "-q")
-                for name in glob.glob(ckpt + "/*.safetensors"):
-                    with open(name, "rb") as a, open(os.path.join(path + ".again", os.path.basename(name)), "rb") as b:
-                        self.assertEqual(a.read(), b.read())
+        for what, changes in self.CONVERSIONS.items():
+            with self.subTest(what), tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+                call = changed(**changes)
+                packed = Manifest(check_inside(call, folder, drivers_here()[-1:]), "vllm").pick("auto", 1, 0)
+                entries = packed.layer("model", 0, "the test")
+                experts = range(next(iter(entries.values())).experts)
+                tensors = packed.read_layer(entries, experts, torch.device("cpu"))  # as the loaders give it to an engine
+                served = {entries[key].parameter: tensor for key, tensor in tensors.items()}
+                for name, want in call(source_layer()).items():
+                    self.assertEqual((served[name].dtype, served[name].shape), (want.dtype, want.shape))
+                    self.assertTrue(torch.equal(*(t.flatten().view(torch.uint8) for t in (served[name], want))), name)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ library, in stand-ins of vLLM's classes."""
 import io
 import os
 import shutil
-import subprocess
 import tempfile
 import unittest
 from contextlib import redirect_stderr
@@ -20,18 +19,17 @@ from mxfp4_pack import Refused
 from mxfp4_pack.learn.layout import learn, to_text
 from mxfp4_pack.learn.probe import Probe, Size
 from packed_dir import Checkpoint, flip_canary
+from program import VERSIONS, convert, needs_program, run
 from raw_layers import tensors_of
 from test_fallback import UNPACK
 from test_learn import engine
-from test_tool import PROGRAM, VERSIONS
-from test_vllm import held, quantization
+from vllm_case import held, quantization
 
 EXPERTS = {"gpt-oss-20b": "model.layers.{}.mlp.experts", "deepseek-v4-flash": "model.layers.{}.ffn.experts"}
 TYPES = {"gpt-oss-20b": "gpt_oss", "deepseek-v4-flash": "deepseek_v4"}
 SETS = [("gpt-oss-20b", "marlin", ()), ("gpt-oss-20b", "triton-hopper", ("--layout-version", "a")),
         ("deepseek-v4-flash", "marlin", ())]
 directory = None
-made = {}
 
 
 def setUpModule():
@@ -39,10 +37,6 @@ def setUpModule():
     temporary = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(temporary.cleanup)
     directory = temporary.name
-
-
-def run(*arguments):
-    subprocess.run([PROGRAM, *arguments, "-q"], check=True)
 
 
 def checkpoint(model, seed):
@@ -55,8 +49,7 @@ def checkpoint(model, seed):
 def output(model, backend, options, seed):
     out = os.path.join(directory, "-".join((model, backend, *options, str(seed))).replace("/", "_"))
     if not os.path.isdir(out):
-        run("convert", checkpoint(model, seed), out, "--engine", "vllm", "--backend", backend, *options,
-            *(VERSIONS["marlin"] if backend == "marlin" else ()), "--no-loader")
+        convert(checkpoint(model, seed), out, "vllm", backend, *options, *(VERSIONS["marlin"] if backend == "marlin" else ()))
     return out
 
 
@@ -94,7 +87,7 @@ def raw(model, seed, layer="layers.0."):
     return {name: t for name, t in found.items() if name.removeprefix("model.").startswith(layer)}
 
 
-@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
+@needs_program
 class Live(unittest.TestCase):
     def setUp(self):
         quantization.canaries_passed.clear()
@@ -233,7 +226,7 @@ class Live(unittest.TestCase):
         model, backend, options = SETS[0]
         out = os.path.join(directory, "misfit")
         flip_canary(shutil.copytree(output(model, backend, options, 1), out))
-        with mock.patch.dict(os.environ, UNPACK | {"MXFP4_PACK_FALLBACK": "unpack"}), self.assertLogs("vllm.mxfp4_pack"):
+        with mock.patch.dict(os.environ, UNPACK), self.assertLogs("vllm.mxfp4_pack"):
             served = started(model, out)
         with self.assertRaisesRegex(Refused, "MXFP4_PACK_FALLBACK"):
             served.reload_weights(out)

@@ -5,36 +5,27 @@ import json
 import os
 import re
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
 import torch
 
-import vllm_stand_in as vllm
 from golden import same
 from mxfp4_pack import Refused
 from mxfp4_pack.sglang import arguments
 from sglang_case import SglangCase
 from sglang_case import gpt_oss as sglang_gpt_oss
-from test_vllm import DEEPSEEK, GPT, deepseek, gpt_oss, held, quantization
-from mxfp4_pack.vllm import load_formats, weight_cache  # noqa: E402
+from vllm_case import DEEPSEEK, GPT, VllmCase, deepseek, gpt_oss, held, quantization, vllm
+from mxfp4_pack.vllm import load_formats, weight_cache
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
-class Vllm(unittest.TestCase):
-    def setUp(self):
-        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
-        quantization.canaries_passed.clear()
-
+class Vllm(VllmCase):
     def refuses(self, message, checkpoint, load_format):
-        if not os.path.isdir(self.directory):
-            checkpoint.write(self.directory)
-        with mock.patch("mxfp4_pack._loading.Reader", side_effect=AssertionError("a read began")), \
-                self.assertRaises(Refused) as caught:
-            vllm.serve(self.directory, checkpoint, [GPT.format(0)], load_format=load_format)
-        self.assertIn(f"cannot be served with --load-format {load_format} ({message}). Leave it out", str(caught.exception))
+        with mock.patch("mxfp4_pack._loading.Reader", side_effect=AssertionError("a read began")):
+            super().refuses(f"cannot be served with --load-format {load_format} ({message}). Leave it out", checkpoint,
+                            load_format=load_format)
 
     def test_refused_before_anything_is_read(self):
         for load_format, reason in load_formats.REASONS.items():
@@ -47,7 +38,7 @@ class Vllm(unittest.TestCase):
 
     def mapped(self, checkpoint, prefix, change=lambda name, tensor: tensor):
         """A layer that was built without memory and has got the parameters of another process's layer."""
-        daemons = vllm.serve(self.directory, checkpoint, [prefix])[prefix]
+        daemons = self.serve(checkpoint, prefix)
         self.assertTrue(daemons.quant_method.supports_pre_processed_weights)
         parameters = {name: change(name, p) for name, p in daemons.named_parameters()}
 
@@ -59,16 +50,14 @@ class Vllm(unittest.TestCase):
         utils = sys.modules["vllm.model_executor.utils"]
         with mock.patch.object(utils, "is_weights_pre_processed", lambda: True, create=True), \
                 mock.patch("mxfp4_pack._loading.Reader", side_effect=AssertionError("a read began")):
-            return parameters, vllm.serve(self.directory, checkpoint, [prefix], device="meta", load_format="ipc_cache",
-                                          before_processing=register)[prefix]
+            return parameters, self.serve(checkpoint, prefix, device="meta", load_format="ipc_cache",
+                                          before_processing=register)
 
     def test_weights_of_a_daemon(self):
         for make, prefix in ((gpt_oss, GPT.format(0)), (deepseek, DEEPSEEK.format(0))):
             for backend in ("marlin", "flashinfer-cutlass"):
-                with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
-                    self.directory = os.path.join(parent, "out")
+                with self.each(family=make.__name__, backend=backend):
                     checkpoint = make(backend)
-                    checkpoint.write(self.directory)
                     parameters, layer = self.mapped(checkpoint, prefix)
                     for key, want in checkpoint.expected(("model", 0)).items():
                         same(self, held(layer, key), want, key)
@@ -77,7 +66,6 @@ class Vllm(unittest.TestCase):
                         self.assertEqual(parameter.data_ptr(), parameters[name].data_ptr(), name)
 
     def test_other_weights_of_a_daemon(self):
-        gpt_oss("marlin").write(self.directory)
         for other in (lambda tensor: tensor[:-1], lambda tensor: tensor.to("meta")):
             change = lambda name, tensor, other=other: other(tensor) if name == "w2_weight" else tensor  # noqa: E731
             with self.assertRaisesRegex(Refused, "vllm preload holds no w2_weight of [0-9]+ bytes. Start it again"):
@@ -85,43 +73,32 @@ class Vllm(unittest.TestCase):
 
     def test_a_changed_canary_of_a_daemon(self):
         """The engine that attaches compares the canary itself."""
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        self.mapped(checkpoint, GPT.format(0))
-        quantization.canaries_passed.clear()
-        with self.assertRaisesRegex(Refused, "does not fit the installed vllm"), mock.patch.object(
-                weight_cache, "take", self.with_bug(weight_cache.take)):
-            self.mapped(checkpoint, GPT.format(0))
+        take = weight_cache.take
 
-    def with_bug(self, take):
-        self.addCleanup(setattr, vllm.converter_bug, "value", False)
-
-        def after(*given):
+        def with_bug(*given):
             vllm.converter_bug.value = True
             quantization.canaries_passed.clear()
             return take(*given)
-        return after
+        with self.assertRaisesRegex(Refused, "does not fit the installed vllm"), \
+                mock.patch.object(weight_cache, "take", with_bug):
+            self.mapped(gpt_oss("marlin"), GPT.format(0))
 
     def test_new_experts_are_not_written_into_a_daemons_memory(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        _, layer = self.mapped(checkpoint, GPT.format(0))
+        _, layer = self.mapped(gpt_oss("marlin"), GPT.format(0))
         self.assertEqual(layer.quant_method.held, {})
 
 
 class Sglang(SglangCase):
     def test_refused_with_the_reason(self):
         for load_format in ("pt", "runai_streamer", *arguments.REASONS):
-            with self.subTest(load_format=load_format):
-                self.directory += "x"
+            with self.each(load_format=load_format):
                 reason = arguments.REASONS.get(load_format, arguments.OTHERS)
                 self.refuses(f"--load-format {load_format} ({reason}). Leave it out", sglang_gpt_oss("marlin"),
                              load_format=load_format)
 
     def test_formats_of_the_default_loader(self):
         for load_format in arguments.LOAD_FORMATS:
-            with self.subTest(load_format=load_format):
-                self.directory += "x"
+            with self.each(load_format=load_format):
                 self.assertTrue(self.serve(sglang_gpt_oss("marlin"), load_format=load_format))
 
 

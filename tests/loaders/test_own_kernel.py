@@ -2,8 +2,6 @@
 of compute capability 9.0 also the C library's kernels, on what mxfp4-pack itself writes."""
 
 import os
-import subprocess
-import tempfile
 import unittest
 from types import SimpleNamespace
 from unittest import mock
@@ -14,10 +12,10 @@ import vllm_stand_in as vllm
 from mxfp4_pack import Manifest, Refused, kernels
 from mxfp4_pack._moe import Moe
 from packed_dir import random_layer
+from program import PROGRAM, needs_program, run
 from test_fallback import UNPACK
 from test_live import SETS, checkpoint, output, setUpModule, started  # noqa: F401
-from test_tool import PROGRAM
-from test_vllm import DEEPSEEK, GPT, deepseek, gpt_oss, quantization
+from vllm_case import DEEPSEEK, GPT, VllmCase, deepseek, gpt_oss, quantization
 from mxfp4_pack.vllm import own_kernel
 
 ON = mock.patch.dict(os.environ, {own_kernel.VARIABLE: "1"})
@@ -44,30 +42,21 @@ class Fake:
         out.copy_(x + (weights * known).sum(1, keepdim=True))
 
 
-class OwnKernel(unittest.TestCase):
+class OwnKernel(VllmCase):
     def setUp(self):
-        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
-        quantization.canaries_passed.clear()
+        super().setUp()
         own_kernel.layers.clear()
         own_kernel.workspaces.clear()
         Fake.made.clear()
 
-    def served(self, made, prefix=GPT, **settings):
-        if not os.path.isdir(self.directory):
-            made.write(self.directory)
-        return vllm.serve(self.directory, made, [prefix.format(0)], **settings)[prefix.format(0)]
-
-    def refuses(self, message, made=None, prefix=GPT, **settings):
-        with self.assertRaises(Refused) as caught:
-            self.served(made or gpt_oss("marlin"), prefix, **settings)
-        self.assertIn(message, str(caught.exception))
-        self.assertNotIn("\n", str(caught.exception))
+    def refuses(self, *given, **settings):
+        self.assertNotIn("\n", super().refuses(*given, **settings))
 
     def test_off_it_changes_nothing(self):
         for value in (None, "", "0"):
             with mock.patch.dict(os.environ, {} if value is None else {own_kernel.VARIABLE: value}), \
                     mock.patch.object(own_kernel, "Moe", None):
-                layer = self.served(gpt_oss("marlin"))
+                layer = self.serve(gpt_oss("marlin"))
                 self.assertNotIn("apply", vars(layer.quant_method.moe_kernel.fused_experts))
         self.assertEqual(own_kernel.layers, [])
 
@@ -92,21 +81,21 @@ class OwnKernel(unittest.TestCase):
 
     @ON
     def test_balanced_experts(self):
-        self.refuses("they do not support --enable-eplb", deepseek("marlin"), DEEPSEEK, enable_eplb=True, swiglu_limit=10.0)
+        self.refuses("they do not support --enable-eplb", deepseek("marlin"), DEEPSEEK.format(0), enable_eplb=True, swiglu_limit=10.0)
 
     @ON
     def test_other_packings(self):
         self.refuses("the experts are packed for flashinfer_cutlass, expected marlin or triton-hopper",
                      gpt_oss("flashinfer-cutlass"))
 
-    def installed(self, made, prefix=GPT, **settings):
+    def installed(self, made, **settings):
         with ON, mock.patch.object(own_kernel, "Moe", Fake), mock.patch.object(own_kernel, "gpu_number", lambda device: 3):
-            return self.served(made, prefix, **settings)
+            return self.serve(made, **settings)
 
     def test_a_modular_kernel_is_replaced(self):
         expert_map = torch.tensor([-1, 0, 1, -1])
         made = deepseek("marlin", {("model", 0): random_layer(1, 4, 256, 128, False)})
-        layer = self.installed(made, DEEPSEEK, expert_map=expert_map, swiglu_limit=10.0)
+        layer = self.installed(made, prefix=DEEPSEEK.format(0), expert_map=expert_map, swiglu_limit=10.0)
         method = layer.quant_method
         self.assertEqual(method.own.given, ("marlin", 2, 2, 3, 10.0))
         self.assertEqual({k: t.data_ptr() for k, t in method.own.tensors.items()},
@@ -129,9 +118,8 @@ class OwnKernel(unittest.TestCase):
 
     def test_layers_share_a_workspace(self):
         layers = {("model", n): random_layer(n, 2, 320, 352, True) for n in range(2)}
-        gpt_oss("triton-hopper", layers).write(self.directory)
         for number in range(2):
-            self.installed(gpt_oss("triton-hopper", layers), GPT.format(number))
+            self.installed(gpt_oss("triton-hopper", layers), prefix=GPT.format(number))
         (_, first), (_, second) = own_kernel.layers
         self.assertEqual(first.data_ptr(), second.data_ptr())
 
@@ -157,13 +145,13 @@ class OwnKernel(unittest.TestCase):
         with ON, mock.patch.object(own_kernel, "Moe", Fake), mock.patch.object(own_kernel, "gpu_number", lambda device: 0):
             return out, started("gpt-oss-20b", out, activation="swigluoai")
 
-    @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
+    @needs_program
     def test_a_reload_is_refused(self):
         out, served = self.started()
         with self.assertRaisesRegex(Refused, "a reload: MXFP4_PACK_KERNEL=1 keeps biases and the largest scale"):
             served.reload_weights(out)
 
-    @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
+    @needs_program
     def test_experts_that_vllm_converts_itself_are_refused(self):
         with mock.patch.dict(os.environ, UNPACK), mock.patch.object(vllm.converter_bug, "value", True), self.assertRaises(Refused) as caught:
             self.started()
@@ -176,7 +164,7 @@ def opened(model, backend, options):
     return packed, packed.layers["model", 0]
 
 
-@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
+@needs_program
 class Library(unittest.TestCase):
     """The C functions' refusals, which need no GPU."""
 
@@ -229,8 +217,7 @@ class OnGpu(unittest.TestCase):
     def test_right(self):
         for model, backend, options in self.each():
             path = os.path.join(os.path.dirname(output(model, backend, options, 1)), f"{model}-{backend}.batches")
-            subprocess.run([PROGRAM, "verify", output(model, backend, options, 1), "--source", checkpoint(model, 1), "--save",
-                            path, "-q"], check=True)
+            run("verify", output(model, backend, options, 1), "--source", checkpoint(model, 1), "--save", path)
             for batch in kernels.read_batches(path):
                 moe = self.layer(model, backend, options, top_k=batch.ids.shape[1])
                 out = self.computed(moe, batch.x, batch.ids, batch.weights)[:, :256].double().cpu()

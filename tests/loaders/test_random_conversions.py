@@ -7,7 +7,7 @@ from contextlib import redirect_stderr
 
 from mxfp4_pack.learn import NoRearrangement
 from random_conversions import OUTSIDE, check_inside, drivers_here, inside, outside, refusal
-from test_tool import PROGRAM
+from program import needs_program
 
 # 5001 has pads that repeat, so that one of four digits alone is known; the pads of 6011's w2 tell the rows of w13_scale.
 INSIDE = 0, 4, 5001, 6011
@@ -17,7 +17,7 @@ class Random(unittest.TestCase):
     def setUp(self):
         self.enterContext(redirect_stderr(io.StringIO()))
 
-    @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no program")
+    @needs_program
     def test_inside(self):
         for seed in INSIDE:
             call, what = inside(seed)

@@ -9,15 +9,12 @@ from unittest import mock
 import torch
 from safetensors.torch import save_file
 
-import sglang_stand_in
-import vllm_stand_in
+import sglang_case  # noqa: F401  the stand-ins
+import vllm_case  # noqa: F401
 from mxfp4_pack import Refused, _rest
 from mxfp4_pack._reader import Reader
-
-vllm_stand_in.install()
-sglang_stand_in.install()
-from mxfp4_pack.sglang import rest as sglang_rest  # noqa: E402  after the stand-ins
-from mxfp4_pack.vllm import rest as vllm_rest  # noqa: E402
+from mxfp4_pack.sglang import rest as sglang_rest
+from mxfp4_pack.vllm import rest as vllm_rest
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
 ONE_RANK = SimpleNamespace(parallel_config=SimpleNamespace(pipeline_parallel_size=1))
@@ -60,7 +57,7 @@ class Files(unittest.TestCase):
 
 class Sglang(Files):
     def given(self, **named):
-        from sglang.srt.model_loader import loader  # here: other tests install their own stand-ins
+        from sglang.srt.model_loader import loader
         with self.reader():
             return list(loader.buffered_multi_thread_safetensors_weights_iterator(self.files, max_workers=8, **named))
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -15,15 +14,16 @@ from packed_dir import Checkpoint, merged, random_layer, write_manifest
 from refusal_cases import Refusals
 from sglang_case import LAYER, SglangCase, all_same, arguments, deepseek, gpt_oss, hooks, sglang
 
+ALL = [(gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton-hopper"), (deepseek, "marlin"),
+       (deepseek, "flashinfer-cutlass")]
+
 
 class Sglang(Refusals, SglangCase):
     make = staticmethod(gpt_oss)
 
     def test_every_backend_and_family(self):
-        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton-hopper"),
-                              (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
-            with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
-                self.directory = os.path.join(parent, "out")
+        for make, backend in ALL:
+            with self.each(family=make.__name__, backend=backend):
                 checkpoint = make(backend)
                 layer, = self.serve(checkpoint)
                 all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
@@ -102,12 +102,9 @@ class Sglang(Refusals, SglangCase):
         self.assertEqual(sglang.ServerArgs(directory).moe_runner_backend, "triton_kernel")
 
     def test_another_converter_is_refused(self):
-        self.addCleanup(setattr, sglang.converter_bug, "value", False)
         sglang.converter_bug.value = True
-        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton-hopper"),
-                              (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
-            with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
-                self.directory = os.path.join(parent, "out")
+        for make, backend in ALL:
+            with self.each(family=make.__name__, backend=backend):
                 self.refuses("w2 codes: bytes differ", make(backend))
 
     def test_arguments_that_are_refused(self):
@@ -177,11 +174,6 @@ class Sglang(Refusals, SglangCase):
         self.refuses("has 3 experts", checkpoint, experts=3)
         self.refuses("no packed experts of model layer 7", checkpoint, [("model.layers.7.mlp.experts", 7)])
 
-    def test_other_manifests_are_refused(self):
-        self.refuse_manifests((
-            (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
-            (lambda m: m["sets"][0].update(backend="vllm-cpu"), "no loader for experts packed for backend vllm-cpu")))
-
     def test_arguments_that_are_completed_in_resolve_once(self):
         gpt_oss("marlin").write(self.directory)
         module = sys.modules["sglang.srt.server_args"]
@@ -223,13 +215,11 @@ class Sglang(Refusals, SglangCase):
 
     def test_the_advice_does_not_loop(self):
         """A command that is proposed makes other bytes than those refused, and is complete."""
-        self.addCleanup(setattr, sglang.converter_bug, "value", False)
         sglang.converter_bug.value = True
         for backend, version, proposed in (("flashinfer-cutlass", "v2-corner", ["v2", "v1-corner", "v1"]),
                                            ("flashinfer-cutlass", "v1", ["v2-corner", "v2", "v1-corner"]),
                                            ("triton-hopper", "c64", ["b64", "b64-pairs"])):
-            with self.subTest(backend=backend, version=version), tempfile.TemporaryDirectory() as parent:
-                self.directory = os.path.join(parent, "out")
+            with self.each(backend=backend, version=version):
                 gpt_oss(backend).write(self.directory)
                 with open(os.path.join(self.directory, "mxfp4-pack.json")) as file:
                     manifest = json.load(file)

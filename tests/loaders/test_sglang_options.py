@@ -91,8 +91,7 @@ class Offloaded(SglangCase):
 
     def test_what_is_read_goes_where_the_engine_wants_it(self):
         for backend in ("marlin", "triton-hopper", "flashinfer-cutlass"):
-            with self.subTest(backend=backend):
-                self.directory += "x"
+            with self.each(backend=backend):
                 checkpoint = gpt_oss(backend)
                 offloader, layer = self.served(checkpoint, 1 << 30)
                 all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
@@ -123,8 +122,7 @@ def released(model):
 class Released(SglangCase):
     def test_all_is_there_after_new_weights(self):
         for backend in ("marlin", "flashinfer-cutlass"):
-            with self.subTest(backend=backend):
-                self.directory += "x"
+            with self.each(backend=backend):
                 checkpoint = gpt_oss(backend)
                 layers = self.serve(checkpoint, [LAYER], enable_memory_saver=True)
                 layer, = layers

@@ -1,26 +1,23 @@
 """New weights in a running SGLang server, against stand-ins of the engine's classes."""
 
-import json
 import os
-import subprocess
 import unittest
 
 import torch
 
 import mxfp4_pack
 from mxfp4_pack import Refused
-from packed_dir import Checkpoint, random_layer
-from raw_layers import deepseek_layers, gpt_oss_layers, tensors_of
+from packed_dir import random_layer
+from program import convert, needs_program, run
+from raw_layers import checkpoint_of, tensors_of
 from sglang_case import LAYER, SglangCase, all_same, gpt_oss, hooks, sglang
-from test_tool import PROGRAM
 
 
 class Updates(SglangCase):
     def test_a_running_server_is_updated_from_a_packed_directory(self):
         for backend in ("marlin", "triton-hopper", "flashinfer-cutlass"):
-            with self.subTest(backend=backend):
+            with self.each(backend=backend):
                 old, new = (gpt_oss(backend, {("model", 0): random_layer(seed, 2, 320, 352, True)}) for seed in (1, 2))
-                self.directory += backend
                 new.write(self.directory + "2")
                 hooks.manifest = None
                 layer, = self.serve(old)
@@ -84,7 +81,7 @@ class Updates(SglangCase):
         all_same(self, gpt_oss("marlin"), layers[0], gpt_oss("marlin").expected(("model", 0)))
 
 
-@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
+@needs_program
 class Tensors(SglangCase):
     """New unpacked experts, which the C library packs to the bytes of `convert`."""
 
@@ -92,19 +89,13 @@ class Tensors(SglangCase):
         super().setUp()
         self.parent = os.path.dirname(self.directory)
 
-    def made(self, backend, version, seed):
+    def made(self, backend, version, seed, model="gpt-oss-20b", *sizes):
         """(the experts' tensors of a checkpoint, what its layer must hold, its output)"""
         raw, out = (os.path.join(self.parent, f"{kind}-{backend}-{seed}") for kind in ("raw", "out"))
-        for arguments in (("synth", "gpt-oss-20b", raw, "--tiny", "--layers", "1", "--intermediate", "192", "--seed", str(seed)),
-                          ("convert", raw, out, "--engine", "sglang", "--backend", backend, "--layout-version", version,
-                           "--no-loader")):
-            subprocess.run([PROGRAM, *arguments, "-q"], check=True)
-        with open(os.path.join(raw, "config.json")) as file:
-            config = json.load(file)
-        tensors = tensors_of(raw)
-        given = Checkpoint("sglang", backend, "gpt_oss", config["hidden_size"], config["intermediate_size"],
-                           {("model", 0): gpt_oss_layers(tensors, config)["model", 0]})
-        return {name: t for name, t in tensors.items() if ".experts." in name}, given, out
+        run("synth", model, raw, "--tiny", "--layers", "1", "--seed", str(seed), *(sizes or ("--intermediate", "192")))
+        convert(raw, out, "sglang", backend, "--layout-version", version)
+        return ({name: t for name, t in tensors_of(raw).items() if ".experts." in name}, checkpoint_of(raw, "sglang", backend),
+                out)
 
     def served(self, backend="marlin", version="1"):
         """(layers, their checkpoint, another one's experts, the other checkpoint)"""
@@ -146,16 +137,7 @@ class Tensors(SglangCase):
         all_same(self, old, layers[0], old.expected(("model", 0)))
 
     def test_gate_without_up(self):
-        raw, out = (os.path.join(self.parent, name) for name in ("raw", "out"))
-        sizes = "--tiny", "--layers", "1", "--hidden", "256", "--intermediate", "128"
-        subprocess.run([PROGRAM, "synth", "deepseek-v4-flash", raw, *sizes, "-q"], check=True)
-        subprocess.run([PROGRAM, "convert", raw, out, "--engine", "sglang", "--backend", "marlin", "--layout-version", "1", "-q"],
-                       check=True)
-        with open(os.path.join(raw, "config.json")) as file:
-            config = json.load(file)
-        tensors = tensors_of(raw)
-        layer = deepseek_layers(tensors, config)["model", 0]
-        given = Checkpoint("sglang", "marlin", "deepseek_v4", 256, 128, {("model", 0): layer})
+        tensors, given, out = self.made("marlin", "1", 1, "deepseek-v4-flash", "--hidden", "256", "--intermediate", "128")
         layers = sglang.serve(out, given, [LAYER])
         gate, up = (f"layers.0.ffn.experts.1.{w}.weight" for w in ("w1", "w3"))
         updater = sglang.WeightUpdater(layers)

@@ -37,23 +37,14 @@ class Files(unittest.TestCase):
 
     def test_a_file_that_ends_early(self):
         for end in (10 * MB, 1 << 62, (1 << 63) - 1):
-            runs = [_reader.Run(self.path, 9 * MB, end - 9 * MB, None, ctypes.addressof(ctypes.create_string_buffer(16)))]
-            with self.assertRaisesRegex(Refused, f"file: ends at byte {9 * MB + 777}, {end - 9 * MB - 777} more expected"):
-                self.reader.begin(runs, None)
-        runs = [_reader.Run(self.path, 9 * MB, (1 << 63) - 1, None, ctypes.addressof(ctypes.create_string_buffer(16)))]
-        with self.assertRaisesRegex(Refused, "file: offset 9437184 and 9223372036854775807 bytes end beyond any file"):
-            self.reader.begin(runs, None)
-        with self.assertRaisesRegex(Refused, "none"):
-            self.reader.begin([_reader.Run(self.path + "none", 0, 1, None, ctypes.addressof(ctypes.create_string_buffer(16)))],
-                              None)
+            self.refuses(f"file: ends at byte {9 * MB + 777}, {end - 9 * MB - 777} more expected", self.path, end - 9 * MB)
+        self.refuses("file: offset 9437184 and 9223372036854775807 bytes end beyond any file", self.path, (1 << 63) - 1)
+        self.refuses("none", self.path + "none", 1)
 
-    def test_threads_of_ranks_that_share_a_host(self):
-        for size, threads in ((None, 12), (1, 12), (4, 16)):
-            distributed = mock.Mock(is_initialized=lambda: size is not None, get_world_size=lambda: size)
-            with mock.patch.object(torch, "distributed", distributed), mock.patch.object(_reader, "library") as library:
-                library.return_value.mxfp4_pack_open_reader.return_value = 0
-                _reader.Reader(CPU)
-                self.assertEqual(library.return_value.mxfp4_pack_open_reader.call_args[0][1], threads)
+    def refuses(self, message, path, bytes_):
+        run = _reader.Run(path, 9 * MB, bytes_, None, ctypes.addressof(ctypes.create_string_buffer(16)))
+        with self.assertRaisesRegex(Refused, message):
+            self.reader.begin([run], None)
 
     def test_a_reader_that_nobody_has_any_more_is_closed(self):
         target = torch.empty(9 * MB, dtype=torch.uint8)
@@ -70,21 +61,20 @@ class Layers(unittest.TestCase):
         self.checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 96, 160, layers)
         self.checkpoint.write(self.directory)
         self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
-        self.cpu = torch.device("cpu")
 
     def test_a_line_where_reading_takes_long(self):
         for number in range(3):
-            self.set.expect(self.set.layers["model", number], range(6), self.cpu)
+            self.set.expect(self.set.layers["model", number], range(6), CPU)
         lines = []
         for number, late in enumerate((4, 6, 20)):
-            self.set.read_layer(self.set.layers["model", number], range(6), self.cpu)
+            self.set.read_layer(self.set.layers["model", number], range(6), CPU)
             with mock.patch.object(packed_set.time, "monotonic", lambda: self.set.loading.progress.begin + late):
                 lines += [self.set.progress(), self.set.progress()]
         self.assertEqual(lines, [None, None, "mxfp4-pack: 0.0 of 0.0 GB are read; 2 of 3 layers are in place", None, None, None])
 
     def test_the_line_counts_what_is_read_and_not_only_what_the_engine_has_got(self):
         for number in range(3):
-            self.set.expect(self.set.layers["model", number], range(4), self.cpu)
+            self.set.expect(self.set.layers["model", number], range(4), CPU)
         loading, bytes_ = self.set.loading, sum(e.bytes // 6 * 4 for e in self.set.layers["model", 0].values())
         self.assertEqual((loading.progress.expected, loading.progress.expected_bytes), (3, 3 * bytes_))
         for started in loading.started.values():
@@ -92,7 +82,7 @@ class Layers(unittest.TestCase):
         self.assertEqual((loading.bytes_so_far(), loading.progress.bytes), (3 * bytes_, 0))
 
     def check(self, number, experts):
-        tensors = self.set.read_layer(self.set.layers["model", number], experts, self.cpu)
+        tensors = self.set.read_layer(self.set.layers["model", number], experts, CPU)
         for key, want in self.checkpoint.expected(("model", number)).items():
             same(self, tensors[key], want[list(experts)].contiguous(), (number, key))
 
@@ -136,7 +126,7 @@ class Layers(unittest.TestCase):
     def test_through_the_memory_of_the_host(self):
         with mock.patch.object(_loading, "Reader", short_of), mock.patch.dict(os.environ, MXFP4_PACK_VERIFY="1"):
             for n in range(3):
-                self.set.expect(self.set.layers["model", n], range(6), self.cpu)
+                self.set.expect(self.set.layers["model", n], range(6), CPU)
             self.assertEqual([started.number for started in self.set.loading.started.values()], [None] * 3)
             for n, experts in ((2, range(6)), (0, [4, 1]), (1, range(6))):
                 self.check(n, experts)
@@ -151,13 +141,6 @@ class Layers(unittest.TestCase):
             places = [5000 + size * sum(b - a for a, b in runs[:i]) for i in range(len(runs))]
             self.assertEqual([run.target for run in made], places)
 
-    def test_a_run_of_many_experts_is_made_once(self):
-        entry = self.set.layers["model", 0]["w2", "bias"]
-        with mock.patch.object(_loading, "Run", mock.Mock(wraps=_loading.Run)) as made, \
-                mock.patch.object(_reader.Run, "_replace", side_effect=AssertionError("a copy")):
-            runs = _loading.runs_of("f", 0, entry, (tuple(range(6)), 5000, None))
-        self.assertEqual((len(runs), made.call_count), (1, 1))
-
     def test_layers_are_read_when_they_are_expected(self):
         begun = []
         begin = _reader.Reader.begin
@@ -169,7 +152,7 @@ class Layers(unittest.TestCase):
         jobs = len(self.set.layers["model", 0])
         with mock.patch.object(_reader.Reader, "begin", recording):
             for n in range(4):
-                self.set.expect(self.set.layers["model", n], range(6), self.cpu)
+                self.set.expect(self.set.layers["model", n], range(6), CPU)
             self.assertEqual(begun, [jobs] * 4)
             for n in range(3):
                 self.assertFalse(self.set.finished)
@@ -183,7 +166,7 @@ class Layers(unittest.TestCase):
 
     def test_layers_that_nobody_wants_any_more(self):
         for n in range(4):
-            self.set.expect(self.set.layers["model", n], range(6), self.cpu)
+            self.set.expect(self.set.layers["model", n], range(6), CPU)
         close = self.set.loading.reader.close
         self.set.loading.drop()
         self.assertFalse(close.alive)
@@ -232,7 +215,7 @@ class Layers(unittest.TestCase):
                 read_header(path)
         os.remove(path)
         with self.assertRaises(Refused):
-            self.set.read_layer(self.set.layers["model", 0], range(6), self.cpu)
+            self.set.read_layer(self.set.layers["model", 0], range(6), CPU)
 
     def test_checksums_on_the_way(self):
         path = os.path.join(self.directory, "packed/packed-00001.safetensors")
@@ -249,9 +232,9 @@ class Layers(unittest.TestCase):
             for experts in (range(6), [0]):  # also where the changed expert is another rank's
                 self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
                 with self.assertRaisesRegex(Refused, f"{entry.name}: its bytes do not have the manifest's checksum"):
-                    self.set.read_layer(self.set.layers["model", 1], experts, self.cpu)
+                    self.set.read_layer(self.set.layers["model", 1], experts, CPU)
         self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
-        self.set.read_layer(self.set.layers["model", 1], range(6), self.cpu)
+        self.set.read_layer(self.set.layers["model", 1], range(6), CPU)
 
 
 if __name__ == "__main__":

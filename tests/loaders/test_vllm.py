@@ -1,103 +1,56 @@
 """The vLLM loader against stand-ins of the engine's classes."""
 
+import copy
 import json
 import os
 import pickle
-import tempfile
-import unittest
 from types import SimpleNamespace
-from unittest import mock
+from unittest import main, mock
 
 import torch
 from safetensors.torch import load_file, save_file
 
-import packed_dir
 import vllm_stand_in as vllm
 from golden import same
-from mxfp4_pack import Manifest, Refused
+from mxfp4_pack import Manifest
 from packed_dir import Checkpoint, merged, random_layer, read_whole, write_manifest
 from refusal_cases import Refusals
-
-vllm.install()
-import mxfp4_pack.vllm  # noqa: E402
-from mxfp4_pack.vllm import quantization  # noqa: E402
-
-mxfp4_pack.vllm.register()
-
-GPT = "model.layers.{}.mlp.experts"
-DEEPSEEK = "model.layers.{}.ffn.experts"
+from vllm_case import DEEPSEEK, GPT, VllmCase, deepseek, gpt_oss, held, quantization
 
 
-def gpt_oss(backend, layers=None):
-    return packed_dir.gpt_oss("vllm", backend, layers)
-
-
-def deepseek(backend, layers=None):
-    return packed_dir.deepseek("vllm", backend, layers)
-
-
-def held(layer, key):
-    """The tensor that a layer holds for (role, part) after its processing, as its kernel sees it."""
-    role, part = key
-    thing = getattr(layer, quantization.KEYWORD[key], None)
-    if layer.quant_method.packed.is_triton and part != "bias":
-        if part == "scales":
-            thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
-        return thing.storage.data
-    return thing.data
-
-
-class Vllm(Refusals, unittest.TestCase):
+class Vllm(Refusals, VllmCase):
     make = staticmethod(gpt_oss)
-
-    def setUp(self):
-        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
-        quantization.canaries_passed.clear()
 
     def all_same(self, layer, expected):
         for key, want in expected.items():
             same(self, held(layer, key), want, key)
         self.assertEqual(layer.quant_method.moe_kernel[0], "kernel")
 
-    def refuses(self, message, checkpoint=None, prefixes=None, **settings):
-        checkpoint = checkpoint or gpt_oss("marlin")
-        if not os.path.isdir(self.directory):
-            checkpoint.write(self.directory)
-        with self.assertRaises(Refused) as caught:
-            vllm.serve(self.directory, checkpoint, prefixes or [GPT.format(0)], **settings)
-        self.assertIn(message, str(caught.exception))
-        return str(caught.exception)
-
     def test_every_backend_and_family(self):
         for make, prefix in ((gpt_oss, GPT), (deepseek, DEEPSEEK)):
             for backend in ("marlin", "flashinfer-cutlass", "triton-hopper"):
-                with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
+                with self.each(family=make.__name__, backend=backend):
                     checkpoint = make(backend)
-                    directory = checkpoint.write(os.path.join(parent, "out"))
-                    layers = vllm.serve(directory, checkpoint, [prefix.format(0)])
-                    layer = layers[prefix.format(0)]
+                    layer = self.serve(checkpoint, prefix.format(0))
                     self.all_same(layer, checkpoint.expected(("model", 0)))
                     self.assertEqual(layer.quant_method.mxfp4_backend.name in ("TRITON", "TRITON_UNFUSED"),
                                      backend == "triton-hopper")
 
     def test_raw_parameters_have_no_memory(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
         seen = []
 
         def look(layers):
             seen.extend(p for layer in layers.values() for p in layer.parameters())
 
-        vllm.serve(self.directory, checkpoint, [GPT.format(0)], before_processing=look)
+        self.serve(gpt_oss("marlin"), before_processing=look)
         self.assertEqual(len(seen), 6)
         self.assertTrue(all(p.is_meta for p in seen))
 
     def test_one_line_in_the_log(self):
         layers = {("model", n): random_layer(n, 2, 256, 128, True) for n in range(3)}
         checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 256, 128, layers)
-        checkpoint.write(self.directory)
         with self.assertLogs("vllm.mxfp4_pack", "INFO") as log:
-            vllm.serve(self.directory, checkpoint, [GPT.format(n) for n in range(3)])
+            self.serve_all(checkpoint, [GPT.format(n) for n in range(3)])
         line, = (line for line in log.output if " are read" not in line)  # on a slow machine also how far the reads are
         self.assertIn(f"{self.directory}: marlin of vllm, layout version 1, MoE tensor-parallel rank 0 of 1", line)
         self.assertIn("canary equal; 3 layers, ", line)
@@ -111,69 +64,58 @@ class Vllm(Refusals, unittest.TestCase):
     def test_layers_have_limits_of_their_own_where_the_config_has_none_for_all(self):
         checkpoint = deepseek("marlin", {("model", 0): random_layer(1, 2, 256, 128, False)})
         checkpoint.swiglu_limit = 0.0
-        checkpoint.write(self.directory)
-        vllm.serve(self.directory, checkpoint, [DEEPSEEK.format(0)], swiglu_limit=3.0)
+        self.serve(checkpoint, DEEPSEEK.format(0), swiglu_limit=3.0)
 
     def test_conversion_function_is_put_back(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
         name = "convert_gpt_oss_weight_to_mxfp4_moe_kernel_format"
-        vllm.serve(self.directory, checkpoint, [GPT.format(0)])
+        self.serve(gpt_oss("marlin"))
         self.assertIs(getattr(quantization.engine, name), getattr(vllm, name))
-        self.refuses("swiglu_limit", checkpoint, swiglu_limit=3.0)
+        self.refuses("swiglu_limit", swiglu_limit=3.0)
         self.assertIs(getattr(quantization.engine, name), getattr(vllm, name))
 
     def test_triton_keeps_the_side_effects_of_the_conversion(self):
-        checkpoint = gpt_oss("triton-hopper")
-        checkpoint.write(self.directory)
         vllm.kernel_options.clear()
-        layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)])[GPT.format(0)]
+        layer = self.serve(gpt_oss("triton-hopper"))
         self.assertEqual(vllm.kernel_options, {"split_k": 1})
         self.assertEqual([n for n, _ in layer.named_parameters()], ["w13_bias", "w2_bias"])
 
     def test_tensor_parallel_ranks_read_their_own_set(self):
         ranks = [random_layer(r, 2, 256, 128, True) for r in range(2)]
         checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 256, 128, {("model", 0): ranks})
-        checkpoint.write(self.directory)
         for rank in range(2):
-            layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], tp=(2, rank))[GPT.format(0)]
-            self.all_same(layer, checkpoint.expected(("model", 0), rank))
+            self.all_same(self.serve(checkpoint, tp=(2, rank)), checkpoint.expected(("model", 0), rank))
         message = self.refuses("marlin (MoE tensor-parallel size 2); asked for is auto, rank 0 of 1", checkpoint)
         self.assertIn("mxfp4-pack convert", message)
 
     def test_expert_parallel_ranks_read_rows(self):
         for backend in ("marlin", "triton-hopper"):
             checkpoint = gpt_oss(backend, {("model", 0): random_layer(5, 6, 320, 352, True)})
-            with tempfile.TemporaryDirectory() as parent:
-                directory = checkpoint.write(os.path.join(parent, "out"))
-                expected = checkpoint.expected(("model", 0))
-                for owned in ([0, 1, 2], [3, 4, 5], [1, 3, 5]):
-                    with self.subTest(backend=backend, experts=owned):
-                        expert_map = torch.full((6,), -1)
-                        expert_map[owned] = torch.arange(3)
-                        layer = vllm.serve(directory, checkpoint, [GPT.format(0)], expert_map=expert_map)[GPT.format(0)]
-                        for key, want in expected.items():
-                            got = held(layer, key)
-                            self.assertEqual(got.stride()[1:], want.stride()[1:], key)
-                            self.assertTrue(torch.equal(got.contiguous().view(torch.uint8),
-                                                        want[owned].contiguous().view(torch.uint8)), key)
+            expected = checkpoint.expected(("model", 0))
+            for owned in ([0, 1, 2], [3, 4, 5], [1, 3, 5]):
+                with self.each(backend=backend, experts=owned):
+                    expert_map = torch.full((6,), -1)
+                    expert_map[owned] = torch.arange(3)
+                    layer = self.serve(checkpoint, expert_map=expert_map)
+                    for key, want in expected.items():
+                        got = held(layer, key)
+                        self.assertEqual(got.stride()[1:], want.stride()[1:], key)
+                        self.assertTrue(torch.equal(got.contiguous().view(torch.uint8),
+                                                    want[owned].contiguous().view(torch.uint8)), key)
 
     def test_draft_layers_are_numbered_on(self):
         layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("model", 1): random_layer(2, 2, 256, 128, False),
                   ("mtp", 0): random_layer(3, 2, 256, 128, False)}
         checkpoint = deepseek("marlin", layers)
-        checkpoint.write(self.directory)
-        made = vllm.serve(self.directory, checkpoint, [DEEPSEEK.format(n) for n in range(3)], swiglu_limit=10.0)
+        made = self.serve_all(checkpoint, [DEEPSEEK.format(n) for n in range(3)], swiglu_limit=10.0)
         for number, key in enumerate(layers):
             self.all_same(made[DEEPSEEK.format(number)], checkpoint.expected(key))
-        self.refuses("no packed experts of mtp layer 1", checkpoint, [DEEPSEEK.format(3)])
+        self.refuses("no packed experts of mtp layer 1", checkpoint, DEEPSEEK.format(3))
 
     def test_draft_layers_of_qwen_are_numbered_from_0(self):
         layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("mtp", 0): random_layer(3, 2, 256, 128, False)}
         checkpoint = deepseek("marlin", layers)
-        checkpoint.write(self.directory)
         names = [DEEPSEEK.format(0), "mtp.layers.0.mlp.experts"]
-        made = vllm.serve(self.directory, checkpoint, names, swiglu_limit=10.0)
+        made = self.serve_all(checkpoint, names, swiglu_limit=10.0)
         for name, key in zip(names, layers):
             self.all_same(made[name], checkpoint.expected(key))
 
@@ -183,31 +125,16 @@ class Vllm(Refusals, unittest.TestCase):
         for file in os.listdir(os.path.join(self.directory, "packed")):
             if file.endswith(".safetensors"):
                 os.remove(os.path.join(self.directory, "packed", file))
-        layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], load_format="dummy")[GPT.format(0)]
+        layer = self.serve(checkpoint, load_format="dummy")
         for key, want in checkpoint.expected(("model", 0)).items():
             self.assertEqual((held(layer, key).dtype, held(layer, key).shape), (want.dtype, want.shape))
 
     def test_without_the_plugin_the_method_is_unknown(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
         kept = dict(vllm.methods)
         vllm.methods.clear()
         self.addCleanup(vllm.methods.update, kept)
         with self.assertRaisesRegex(ValueError, "Unknown quantization method: mxfp4_pack"):
-            vllm.serve(self.directory, checkpoint, [GPT.format(0)])
-
-    def test_where_the_canary_is_converted(self):
-        """Triton's on the CPU; the others where their kernels are."""
-        gpu = torch.device("cuda", 0)
-        for backend, want in (("marlin", gpu), ("triton-hopper", torch.device("cpu"))):
-            with self.subTest(backend=backend), tempfile.TemporaryDirectory() as parent:
-                directory = gpt_oss(backend).write(os.path.join(parent, "out"))
-                method = quantization.packed_class(type("Method", (), {}))()
-                vars(method).update(packed=Manifest(directory, "vllm").pick("auto", 1, 0), device=gpu,
-                                    mxfp4_backend=SimpleNamespace(name="ANY"))
-                with mock.patch.object(quantization, "compare_canary") as compare:
-                    method.canary(None, {})
-                self.assertEqual(compare.call_args.args[2], want)
+            self.serve(gpt_oss("marlin"))
 
     def test_a_mismatch_names_what_the_environment_lacks(self):
         gpt_oss("marlin").write(self.directory)
@@ -218,14 +145,10 @@ class Vllm(Refusals, unittest.TestCase):
             self.assertNotIn("VLLM_HUMMING_X", str(packed.mismatch("why")))
 
     def test_another_converter_is_refused(self):
+        vllm.converter_bug.value = True
         for backend in ("marlin", "triton-hopper"):
-            with tempfile.TemporaryDirectory() as parent:
-                checkpoint = gpt_oss(backend)
-                self.directory = checkpoint.write(os.path.join(parent, "out"))
-                vllm.converter_bug.value = True
-                self.addCleanup(setattr, vllm.converter_bug, "value", False)
-                self.refuses("it makes other bytes of the canary (w2 codes: bytes differ)", checkpoint)
-                vllm.converter_bug.value = False
+            with self.each(backend=backend):
+                self.refuses("it makes other bytes of the canary (w2 codes: bytes differ)", gpt_oss(backend))
 
     def test_files_that_disagree_with_the_manifest_are_refused(self):
         checkpoint = gpt_oss("marlin")
@@ -248,11 +171,10 @@ class Vllm(Refusals, unittest.TestCase):
         merged(self.directory, *checkpoints.values(), two)
         for asked, want in (("auto", "triton"), ("triton", "triton"), ("marlin", "marlin")):
             with self.subTest(asked=asked):
-                layer = vllm.serve(self.directory, checkpoints[want], [GPT.format(0)], moe_backend=asked)[GPT.format(0)]
+                layer = self.serve(checkpoints[want], moe_backend=asked)
                 self.all_same(layer, checkpoints[want].expected(("model", 0)))
         for rank in range(2):
-            layer = vllm.serve(self.directory, two, [GPT.format(0)], tp=(2, rank))[GPT.format(0)]
-            self.all_same(layer, two.expected(("model", 0), rank))
+            self.all_same(self.serve(two, tp=(2, rank)), two.expected(("model", 0), rank))
         self.refuses("asked for is triton, rank 0 of 2", two, moe_backend="triton", tp=(2, 0))
 
     def test_a_rank_that_is_not_there_is_refused(self):
@@ -277,11 +199,8 @@ class Vllm(Refusals, unittest.TestCase):
         self.assertIn(f"--layout-version {manifest['sets'][0]['layout_version']} --tp-size 2 --add", message)
 
     def test_a_kernel_that_the_engine_chose_otherwise_is_refused(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        self.addCleanup(vllm.ASKED.update, marlin=vllm.Backend.MARLIN)
-        vllm.ASKED["marlin"] = vllm.Backend.TRITON
-        self.refuses("vLLM chose TRITON, the experts are packed for marlin", checkpoint)
+        self.enterContext(mock.patch.dict(vllm.ASKED, marlin=vllm.Backend.TRITON))
+        self.refuses("vLLM chose TRITON, the experts are packed for marlin")
 
     def test_settings_that_are_refused(self):
         for setting, name in (({"cpu_offload_gb": 4}, "--cpu-offload-gb"), ({"offload_group_size": 2}, "--offload-group-size")):
@@ -297,16 +216,24 @@ class Vllm(Refusals, unittest.TestCase):
         checkpoint.hidden = 320
         self.refuses("asks for 3 experts", checkpoint, experts=3)
         self.refuses("lacks biases", checkpoint, has_bias=False)
-        self.refuses("no packed experts", checkpoint, [GPT.format(7)])
+        self.refuses("no packed experts", checkpoint, GPT.format(7))
 
     def test_other_manifests_are_refused(self):
-        self.refuse_manifests((
-            (lambda m: m.update(format_version=4), "format_version is 4, this loader reads 3"),
-            (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
-            (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
-            (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
-            (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
-            (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"), "no loader for experts packed for backend flashinfer-cutedsl")))
+        checkpoint, _ = self.written()
+        good = read_whole(self.directory)
+        for change, message in (
+                (lambda m: m.update(format_version=4), "format_version is 4, this loader reads 3"),
+                (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
+                (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
+                (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
+                (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
+                (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"),
+                 "no loader for experts packed for backend flashinfer-cutedsl")):
+            manifest = copy.deepcopy(good)
+            change(manifest)
+            write_manifest(self.directory, manifest)
+            with self.subTest(message=message):
+                self.refuses(message, checkpoint)
         os.remove(os.path.join(self.directory, "mxfp4-pack.json"))
         self.refuses("mxfp4-pack.json is missing")
 
@@ -327,13 +254,11 @@ class Vllm(Refusals, unittest.TestCase):
         self.assertIs(again.parser.config, again)
 
     def test_other_vllm_without_the_function_is_refused(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
         name = "convert_gpt_oss_weight_to_mxfp4_moe_kernel_format"
         self.addCleanup(setattr, quantization.engine, name, getattr(vllm, name))
         delattr(quantization.engine, name)
-        self.refuses(f"the installed vLLM has no {name}", checkpoint)
+        self.refuses(f"the installed vLLM has no {name}")
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

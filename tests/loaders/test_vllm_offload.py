@@ -1,19 +1,15 @@
 """vLLM's options that move weights to the host or wrap expert layers, in stand-ins of its classes."""
 
-import os
 import sys
-import tempfile
-import unittest
 from types import ModuleType, SimpleNamespace
-from unittest import mock
+from unittest import main, mock
 
 import torch
 
 import mxfp4_pack
-import vllm_stand_in as vllm
 from golden import same
 from mxfp4_pack import Refused
-from test_vllm import GPT, gpt_oss, held, quantization
+from vllm_case import VllmCase, gpt_oss, held, vllm
 
 MOVED = "_vllm_is_uva_offloaded"
 
@@ -42,10 +38,9 @@ class PrefixedOffloader(UVAOffloader):
         return super()._maybe_offload_to_cpu(module)
 
 
-class Options(unittest.TestCase):
+class Options(VllmCase):
     def setUp(self):
-        self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
-        quantization.canaries_passed.clear()
+        super().setUp()
         self.offloader = type("UVAOffloader", (UVAOffloader,), {})
         self.envs = SimpleNamespace(VLLM_WEIGHT_OFFLOADING_DISABLE_UVA=False)
         modules = {"vllm.model_executor.offloader": {}, "vllm.model_executor.offloader.uva": {"UVAOffloader": self.offloader},
@@ -59,7 +54,6 @@ class Options(unittest.TestCase):
     def served(self, offloader, *prefix, backend="marlin"):
         """(a layer whose block has another parameter, with memory; the parameters that were marked as moved)"""
         checkpoint, marked = gpt_oss(backend), {}
-        checkpoint.write(self.directory)
 
         def wrap(layers):
             layer, = layers.values()
@@ -73,7 +67,7 @@ class Options(unittest.TestCase):
             self.assertEqual({name: id(p) for name, p in layer._parameters.items()}, {name: id(p) for name, p in before.items()})
             marked.update({name: hasattr(p, MOVED) for name, p in before.items()})
 
-        layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], before_processing=wrap, cpu_offload_gb=1)[GPT.format(0)]
+        layer = self.serve(checkpoint, before_processing=wrap, cpu_offload_gb=1)
         expected = checkpoint.expected(("model", 0))
         for key in layer.quant_method.entries:
             same(self, held(layer, key), expected[key], key)
@@ -115,9 +109,7 @@ class Options(unittest.TestCase):
             self.served(self.offloader(1 << 30))
 
     def test_under_lora_experts_are_served_and_not_replaced(self):
-        checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory)
-        layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], lora_config=object())[GPT.format(0)]
+        layer = self.serve(gpt_oss("marlin"), lora_config=object())
         layer.quant_method = SimpleNamespace(old_quant_method=layer.quant_method)  # as vLLM wraps it then
         for change in (lambda: vllm.current.model.reload_weights(self.directory),
                        lambda: mxfp4_pack.update(vllm.current.model, [], [])):
@@ -126,4 +118,4 @@ class Options(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

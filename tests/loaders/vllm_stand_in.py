@@ -7,12 +7,13 @@ import pickle
 import sys
 from contextlib import nullcontext
 from enum import Enum
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import torch
 from torch.nn import Module, Parameter
 
 import formats
+import golden
 import vllm_reload_stand_in as reload
 
 QUANTIZATION = "vllm.model_executor.layers.quantization"
@@ -286,11 +287,9 @@ class EplbState:
 
 
 def install():
-    """Installs the stand-ins as the modules of vLLM. Later calls change nothing, because the loader keeps the first."""
-    if hasattr(sys.modules.get("vllm"), "is_stand_in"):
-        return
+    """Installs the stand-ins as the modules of vLLM."""
     names = {
-        "vllm": {"is_stand_in": True}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
+        "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
                                     "DeviceConfig": SimpleNamespace, "set_current_vllm_config": nullcontext},
         "vllm.model_executor": {}, "vllm.model_executor.utils": {"replace_parameter": setattr,
                                                              "is_weights_pre_processed": lambda: False},
@@ -311,9 +310,4 @@ def install():
     names |= {routers: {}, routers + ".fused_topk_router": {"fused_topk": fused_topk}}
     names |= {"vllm.distributed": {"get_tensor_model_parallel_world_size": lambda: 1}, "vllm.distributed.eplb": {},
               "vllm.distributed.eplb.eplb_state": {"EplbState": EplbState}}
-    for name, members in names.items():
-        module = sys.modules[name] = ModuleType(name)
-        vars(module).update(members)
-        parent, _, last = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], last, module)
+    golden.install(names)
