@@ -98,35 +98,6 @@ TEST_CASE("every layout given by its modes makes its bytes, pads too, and is fou
   CHECK(compared > 100);
 }
 
-TEST_CASE("modes of no built-in layout mean what they say, bit by bit") {
-  const Shape s = {64, 32};
-  const std::vector<Modes> all = {
-      // each word has a code of each of eight rows, as in GPTQ: units of 8 bytes, of two words
-      {{4, {{0, 1}}}, {8, {{1, 0}}}, {64, {{0, 4}}}, {8, {{8, 0}}}},
-      // whole rows in an irregular order
-      {{256, {{0, 1}}}, {4, {{3, 0}, {0, 0}, {2, 0}, {1, 0}}}, {16, {{4, 0}}}},
-      // pairs of bytes of a row in reverse order
-      {{16, {{0, 1}}}, {4, {{0, 48}, {0, 32}, {0, 16}, {0, 0}}}, {4, {{0, 64}}}, {64, {{1, 0}}}},
-      // bits of a byte in reverse order
-      {{8, {{0, 7}, {0, 6}, {0, 5}, {0, 4}, {0, 3}, {0, 2}, {0, 1}, {0, 0}}}, {64, {{1, 0}}}, {32, {{0, 8}}}},
-      // nibbles transposed: each byte has nibbles of two rows
-      {{4, {{0, 1}}}, {64, {{1, 0}}}, {64, {{0, 4}}}},
-      // runs of nibbles, and copies of each
-      {{4, {{0, 1}}}, {32, {{2, 0}}}, {64, {{0, 4}}}, {2, {{0, 0}}}, {2, {{1, 0}}}},
-      {{4, {{0, 1}}}, {32, {{0, 8}}}, {3, {{0, 0}}}, {2, {{0, 4}}}, {64, {{1, 0}}}},
-      // steps of rows and bytes
-      {{8, {{0, 1}}}, {4, {{0, 0}, {1, 8}, {0, 8}, {1, 0}}}, {32, {{2, 0}}}, {16, {{0, 16}}}}};
-  for (size_t i = 0; i < all.size(); ++i) {
-    INFO(i);
-    const ModeLayout modes(s, all[i]);
-    const auto bytes = random_bytes(s.n * s.b, int(i));
-    const auto packed = pack_bits(modes, bytes);
-    CHECK(pack(by(modes), bytes, s, s) == packed);
-    check_inverse(by(modes), packed, bytes, s, s);
-    CHECK(!find_equal(modes, s));
-  }
-}
-
 TEST_CASE("of bits that are stored several times all copies are written, one is read, the others are compared") {
   const Shape s = {64, 32};
   const Mode rows = {64, {{1, 0}}}, twice = {2, {{0, 0}}};

@@ -28,28 +28,6 @@ TEST_CASE("a GPU is known by its architecture and by its name") {
     CHECK(architecture_of(name) == architecture);
 }
 
-TEST_CASE("a backend that refuses the ranks' shares is not chosen, and others are named") {
-  Model m;
-  m.family = "gpt-oss", m.pairs = true;
-  m.layers.resize(1);
-  m.layers[0].hidden = m.layers[0].intermediate = 2880;
-  const auto has_marlin = [&](const char* release, int tp_size) {
-    const auto names = read_backends(m, {.engine = "sglang", .release = release, .gpu = "sm90", .tp_size = tp_size});
-    return std::find(names.begin(), names.end(), "marlin") != names.end();
-  };
-  for (const char* release : {"0.5.17", "0.5.23"}) {
-    CHECK(has_marlin(release, 2));
-    CHECK_FALSE(has_marlin(release, 4));
-    const Deployment to = {.engine = "sglang", .release = release, .gpu = "sm90", .tp_size = 4};
-    CHECK_THROWS_WITH(
-        check_shares(find_backend("marlin", "sglang", "", &m, release), m, to),
-        Catch::Contains(fmt::format("--tp-size 4: sglang {} refuses marlin: intermediate 2880 is 720 rows "
-                                    "on each of 4 ranks, a multiple of 32 is needed; use --backend ",
-                                    release)) &&
-            Catch::Contains("triton-hopper") && Catch::Contains("--tp-size 1 with expert parallelism"));
-  }
-}
-
 TEST_CASE("what an engine would take and what is written are told apart, for each release") {
   Model deepseek;
   deepseek.family = "deepseek-v4";

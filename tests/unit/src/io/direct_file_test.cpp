@@ -131,24 +131,6 @@ TEST_CASE("what is read from the disk is the same wherever it is to lie, and not
   }
 }
 
-TEST_CASE("reading leaves the page cache as it was") {
-  const Temporary file(std::filesystem::temp_directory_path());
-  Fd made = synced(file, content());
-  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
-  if (cached_pages(made) > 0) return;  // on tmpfs, files are always cached
-  const DirectFile direct(open_read(file.name()));
-  std::string got(size_t(total), '\0');
-  direct.read(got.data(), total, 0);
-  CHECK((got == content()));
-  CHECK(cached_pages(made) == 0);
-  CHECK(in_some_try([&] {
-    made.read(got.data(), total, 0);
-    const int64_t cached = cached_pages(made);
-    direct.read(got.data(), total, 0);
-    return cached > total / 4096 / 2 && cached_pages(made) == cached;
-  }));
-}
-
 TEST_CASE("what is read of a file that is to stay is in the page cache afterwards") {
   const Temporary file(std::filesystem::temp_directory_path());
   const std::string want = content();

@@ -79,13 +79,8 @@ TEST_CASE("GPT-OSS tensors of another shape or dtype") {
           reshape(c.at(down + "scales"), Dtype::U8, {2, 63, 3});
         }) == Lines{shard + down + "scales: U8 [2, 63, 3] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected"});
   CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "scales"), Dtype::BF16, {2, 64, 3});
-        }) == Lines{shard + down + "scales: BF16 scales, U8, F8_E8M0 or F32 expected; looks like INT4 or FP8"});
-  CHECK(said_to_gpt_oss([](auto& c) {
           reshape(c.at(down + "bias"), Dtype::F32, {2, 64});
         }) == Lines{shard + down + "bias: F32 [2, 64], BF16 [2, 64] expected"});
-  CHECK(said_to_gpt_oss([](auto& c) { c.tensors().erase(down + "bias"); }) ==
-        Lines{experts + ": a bias on one projection only, on both or none expected"});
   CHECK(said_to_gpt_oss([](auto& c) {
           reshape(c.at(down + "blocks"), Dtype::U8, {2, 64, 4, 16});
           reshape(c.at(down + "scales"), Dtype::U8, {2, 64, 4});
@@ -102,10 +97,6 @@ TEST_CASE("as many experts as the router has rows") {
   CHECK(said_to_gpt_oss([&](auto& c) { reshape(c.at(router), Dtype::BF16, {128}); }) ==
         Lines{shard + router + ": BF16 [128] is no router, [experts, hidden] expected"});
   CHECK(said_to_deepseek([](auto& c) {
-          reshape(c.at("layers.0.ffn.gate.weight"), Dtype::BF16, {9, 64});
-          c.config["n_routed_experts"] = 9;
-        }) == Lines{deep + ": experts 2-8 missing, the router has 9"});
-  CHECK(said_to_deepseek([](auto& c) {
           reshape(c.at("layers.0.ffn.gate.weight"), Dtype::BF16, {1, 64});
         }) == Lines{deep + ": surplus experts 1, the router has 1"});
   CHECK(said_to_deepseek([](auto& c) {
@@ -121,8 +112,6 @@ TEST_CASE("as many experts as the router has rows") {
 
 TEST_CASE("DeepSeek experts that are not complete or differ") {
   const std::string w1 = deep + ".1.w1", w2 = deep + ".1.w2";
-  CHECK(said_to_deepseek([&](auto& c) { c.tensors().erase(w1 + ".scale"); }) ==
-        Lines{shard + w1 + ".weight: no scales beside it (" + w1 + ".scale expected)"});
   CHECK(said_to_deepseek([&](auto& c) { c.tensors().erase(w1 + ".weight"); }) ==
         Lines{shard + w1 + ".scale: scales without codes (" + w1 + ".weight expected)"});
   CHECK(said_to_deepseek([&](auto& c) {
@@ -211,14 +200,6 @@ TEST_CASE("nothing to convert") {
         }) ==
         Lines{"CKPT: no MXFP4 routed experts found; layers.0.ffn.experts.0.w1.weight is F8_E4M3 [64, 64], config.json "
               "says quant_method fp8"});
-  const auto to_bf16 = [](MadeCheckpoint& c) {
-    for (const char* part : {"blocks", "scales", "bias"})
-      c.tensors().erase(gate_up + part), c.tensors().erase(down + part);
-    c.tensors()[experts + ".gate_up_proj"] = make_tensor(Dtype::BF16, {2, 64, 192}, 0, 99);
-    c.tensors()[experts + ".down_proj"] = make_tensor(Dtype::BF16, {2, 96, 64}, 0, 99);
-  };
-  CHECK(said_to_gpt_oss(to_bf16) == Lines{"CKPT: no MXFP4 routed experts found; " + experts +
-                                          ".down_proj is BF16 [2, 96, 64], but config.json says quant_method mxfp4"});
   CHECK(said_to_gpt_oss([](auto& c) { c.tensors().clear(); }) ==
         Lines{"CKPT: no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected, config.json says "
               "quant_method mxfp4"});
@@ -228,16 +209,11 @@ TEST_CASE("a config that contradicts the tensors") {
   const auto said = [](const char* key, const Json& value) {
     return said_to_gpt_oss([&](auto& c) { c.config[key] = value; });
   };
-  CHECK(said("num_local_experts", 32) == Lines{"config.json: num_local_experts = 32, but the layers have 2 experts"});
-  CHECK(said("hidden_size", 65) == Lines{experts + ": 64 columns or rows, config.json says hidden_size = 65"});
   CHECK(said("intermediate_size", 64) ==
         Lines{experts + ": 96 columns or rows, config.json says intermediate_size = 64"});
   const std::string method = "but the experts are MXFP4 ('mxfp4' expected)";
   CHECK(said("quantization_config", {{"quant_method", "fp8"}}) ==
         Lines{"config.json: quantization_config.quant_method is 'fp8', " + method});
-  CHECK(said("model_type", "llama") ==
-        Lines{"config.json: model_type 'llama' does not say the order of gate and up rows in *_blocks; use --gate-up "
-              "interleaved or --gate-up concatenated"});
   CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = "fp8"; }) ==
         Lines{"config.json: expert_dtype is 'fp8', but the experts are MXFP4 ('fp4' expected)"});
   CHECK(said_to_deepseek([](auto& c) {

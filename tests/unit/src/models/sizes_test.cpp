@@ -72,11 +72,7 @@ TEST_CASE("a pruned layer has as many experts as its router has rows") {
 TEST_CASE("embedding, head and norms have the config's sizes") {
   const Checkpoint ck = synthetic("gpt-oss-20b", 4);
   const std::string file = "ckpt.safetensors: ";
-  CHECK(with_shape(ck, "embed_tokens.weight", {201087, 0}) ==
-        file + "model.embed_tokens.weight: 201087 rows; config.json says vocab_size = 201088\n");
   CHECK(with_shape(ck, "embed_tokens.weight", {201216, 0}) == "");
-  CHECK(with_shape(ck, "lm_head.weight", {1000, 0}) ==
-        file + "lm_head.weight: 1000 rows; config.json says vocab_size = 201088\n");
   CHECK(with_shape(ck, "embed_tokens.weight", {0, 2048}) ==
         file + "model.embed_tokens.weight: 2048 columns; config.json says hidden_size = 2880\n");
   CHECK(with_shape(ck, "model.norm.weight", {2879}) ==
@@ -84,39 +80,6 @@ TEST_CASE("embedding, head and norms have the config's sizes") {
   CHECK(with_shape(ck, "input_layernorm.weight", {1440}) ==
         "model.layers.0.input_layernorm.weight: 1440 numbers, and 3 more up to "
         "model.layers.3.input_layernorm.weight; config.json says hidden_size = 2880\n");
-  CHECK(with_shape(synthetic("kimi-k3", 4), "lm_head.weight", {16, 0}) ==
-        file + "language_model.lm_head.weight: 16 rows; config.json says vocab_size = 163840\n");
-}
-
-TEST_CASE("a router's bias has a number for each row of the router") {
-  const std::string expected = "as many as the router has rows are expected\n";
-  CHECK(with_shape(synthetic("kimi-k2.5-quark", 4), ".2.mlp.gate.e_score_correction_bias", {3}) ==
-        "language_model.model.layers.2.mlp.gate.e_score_correction_bias: 3 numbers; " + expected);
-  CHECK(with_shape(synthetic("minimax-m2.7-quark", 4), "e_score_correction_bias", {5}) ==
-        "model.layers.0.block_sparse_moe.e_score_correction_bias: 5 numbers, and 3 more up to "
-        "model.layers.3.block_sparse_moe.e_score_correction_bias; " +
-            expected);
-  CHECK(with_shape(synthetic("ling", 4), ".3.mlp.gate.expert_bias", {16}) ==
-        "model.layers.3.mlp.gate.expert_bias: 16 numbers; " + expected);
-  CHECK(with_shape(synthetic("gpt-oss-20b", 4), ".3.mlp.router.bias", {1}) ==
-        "model.layers.3.mlp.router.bias: 1 numbers; " + expected);
-}
-
-TEST_CASE("an expert is not missing if it only lacks a scale of activations") {
-  Checkpoint ck = synthetic("minimax-m2.7-quark", 4);
-  std::vector<Tensor> scales;
-  for (Tensor t : ck.tensors)
-    if (t.name.ends_with(".weight_scale") && t.name.find(".3.block_sparse_moe.experts.1.") == t.name.npos) {
-      t.name.replace(t.name.size() - 12, 12, "input_scale");
-      t.dtype = Dtype::F32;
-      t.shape = {};
-      scales.push_back(t);
-    }
-  ck.tensors.insert(ck.tensors.end(), scales.begin(), scales.end());
-  std::sort(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
-  const std::string said = text_of(find_lacks(ck));
-  CHECK(said.find("experts.1.w1.input_scale: missing") != said.npos);
-  CHECK(said.find("expert missing") == said.npos);
 }
 
 TEST_CASE("experts that pass through have one size, and no fewer rows than the config says") {
