@@ -4,12 +4,26 @@
 #include "src/base/log.h"
 #include "src/convert/convert.h"
 #include "src/convert/unpack.h"
+#include "src/synth/synth.h"
 #include "src/verify/verify.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/testdata.h"
 
 namespace mxfp4 {
+
+struct Sizes {
+  std::optional<int64_t> layers = {}, experts = {}, hidden = {}, intermediate = {};
+};
+
+/// A checkpoint of a published structure, small but for these sizes.
+inline void write_synth(std::string_view model, const std::string& dest, const Sizes& s) {
+  set_verbosity(Verbosity::quiet);
+  SynthOptions o;
+  o.model = model, o.dest = dest, o.seed = 3, o.threads = 2;
+  o.sizes = {s.layers, s.experts, s.hidden, s.intermediate, {}, true};
+  synth(o);
+}
 
 inline ConvertOptions conversion(const std::string& from, const std::string& to, const std::string& engine,
                                  const std::string& backend = "marlin") {
@@ -42,6 +56,12 @@ inline void run_unpack(const std::string& out, const std::string& dest) {
   o.dest = dest;
   o.threads = 2;
   unpack(o);
+}
+
+/// Whether unpack makes the checkpoint dir/in of the output dir/out.
+inline bool comes_back(const TempDir& dir) {
+  run_unpack(dir / "out", dir / "again");
+  return contents_of(dir / "again") == contents_of(dir / "in");
 }
 
 /// Every tensor of a safetensors file: name -> dtype, shape and bytes.

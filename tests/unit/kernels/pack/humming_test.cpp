@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernels/pack/device.h"
-#include "src/synth/synth.h"
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
 
@@ -163,15 +162,7 @@ void write_half(const std::string& from, const std::string& to, int rank) {
 
 TEST_CASE("a rank of a Humming layer is what its columns alone would give") {
   const TempDir dir;
-  SynthOptions made;
-  made.model = "deepseek-v4-flash";
-  made.dest = dir / "in";
-  made.threads = 2;
-  made.sizes.tiny = true;
-  made.sizes.hidden = 256;
-  made.sizes.intermediate = 256;
-  made.sizes.experts = 2;
-  synth(made);
+  write_synth("deepseek-v4-flash", dir / "in", {.experts = 2, .hidden = 256, .intermediate = 256});
   ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "flashinfer-humming");
   o.tp_size = 2;
   convert(o);

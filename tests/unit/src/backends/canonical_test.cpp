@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 
 #include "src/backends/select.h"
-#include "src/synth/synth.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
 
@@ -10,10 +9,7 @@ using namespace mxfp4;
 
 TEST_CASE("vLLM's emulation of Quark holds the checkpoint's rows, padded to 32") {
   const TempDir dir;
-  SynthOptions o;
-  o.model = "kimi-k2.5-quark", o.dest = dir / "in";
-  o.sizes.tiny = true, o.sizes.hidden = 64, o.sizes.intermediate = 96, o.sizes.layers = 2, o.sizes.experts = 2;
-  synth(o);
+  write_synth("kimi-k2.5-quark", dir / "in", {.layers = 2, .experts = 2, .hidden = 64, .intermediate = 96});
   ConvertOptions c = conversion(dir / "in", dir / "out", "vllm", "canonical");
   c.engine_version = "0.31.0";
   convert(c);

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "src/backends/backend.h"
-#include "src/synth/synth.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
 #include "tests/support/said.h"
@@ -79,6 +78,22 @@ const Backend& backend_of(const Maker& m, const Golden& golden) {
 
 std::string text(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
+/// A golden layer and an output that was made of it.
+struct Converted {
+  Converted(const char* file, const Maker& m) : golden(file), source(golden, dir / "in") {
+    convert(options_of(m, dir / "in", dir / "out"));
+    tensors = tensors_of(dir / "out");
+  }
+
+  std::string packed(const std::string& parameter) const { return tensors.at(source.module() + "." + parameter); }
+  Json set() const { return parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest")["sets"][0]; }
+
+  const TempDir dir;
+  const Golden golden;
+  const LayerCheckpoint source;
+  std::map<std::string, std::string> tensors;
+};
+
 /// Converts a golden layer and compares every packed tensor; then verifies and unpacks it.
 void check_layer(const Golden& golden, const Maker& m) {
   const TempDir dir;
@@ -102,8 +117,7 @@ void check_layer(const Golden& golden, const Maker& m) {
   CHECK(is_right(dir / "out", dir / "in"));
   if (backend.rewrite) return;
   CHECK(is_right(dir / "out"));
-  run_unpack(dir / "out", dir / "again");
-  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
+  CHECK(comes_back(dir));
 }
 
 /// The lines of the error if convert refuses the checkpoint.
@@ -122,37 +136,26 @@ TEST_CASE("every golden layer through the program, forward and inverse") {
 }
 
 TEST_CASE("SGLang's factor of an expert is 64 times FlashInfer's residual, and one more number lies beside it") {
-  const TempDir dir;
-  const Golden golden("layer_deepseek.safetensors");
-  const LayerCheckpoint source(golden, dir / "in");
-  convert(options_of({"", "flashinfer-humming", "sglang", ""}, dir / "in", dir / "out"));
-  const auto packed = tensors_of(dir / "out");
-  const std::string factor = packed.at(source.module() + ".w13_humming_residual_scale");
+  const Converted c("layer_deepseek.safetensors", {"", "flashinfer-humming", "sglang", ""});
+  const std::string factor = c.packed("w13_humming_residual_scale");
   REQUIRE(factor.starts_with("F32 [2]"));
-  const auto residual = golden.bytes(*golden.find("flashinfer_humming.w13_residual"));
+  const auto residual = c.golden.bytes(*c.golden.find("flashinfer_humming.w13_residual"));
   for (size_t e : {0, 1}) {
     float is, base;
     std::memcpy(&is, factor.data() + factor.find(']') + 1 + 4 * e, 4);
     std::memcpy(&base, residual.data() + 4 * e, 4);
     CHECK(is == 64 * base);
   }
-  const Json set = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest")["sets"][0];
+  const Json set = c.set();
   CHECK(set["constants"].back() ==
         Json({{"name", "humming_fc2_act_scale"}, {"value", 1}, {"dtype", "F32"}, {"shape", Json::array()}}));
-  CHECK(is_right(dir / "out", dir / "in", Level::kernels));
+  CHECK(is_right(c.dir / "out", c.dir / "in", Level::kernels));
 }
 
 TEST_CASE("vLLM pads nothing of compressed-tensors for Marlin") {
   const TempDir dir;
-  const auto synth_ct = [&](const std::string& to, int64_t intermediate) {
-    SynthOptions o;
-    o.model = "qwen3-30b-a3b-ct", o.dest = to;
-    o.sizes.tiny = true, o.sizes.hidden = 128, o.sizes.intermediate = intermediate, o.sizes.layers = 1;
-    o.sizes.experts = 2;
-    synth(o);
-  };
   const Maker marlin{"", "marlin", "vllm", ""};
-  synth_ct(dir / "in", 192);
+  write_synth("qwen3-30b-a3b-ct", dir / "in", {.layers = 1, .experts = 2, .hidden = 128, .intermediate = 192});
   convert(options_of(marlin, dir / "in", dir / "out"));
   int compared = 0;
   for (const auto& [name, tensor] : tensors_of(dir / "out")) {
@@ -162,9 +165,8 @@ TEST_CASE("vLLM pads nothing of compressed-tensors for Marlin") {
   }
   CHECK(compared == 2);
   CHECK(is_right(dir / "out", dir / "in", Level::kernels));
-  run_unpack(dir / "out", dir / "again");
-  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
-  synth_ct(dir / "odd", 96);
+  CHECK(comes_back(dir));
+  write_synth("qwen3-30b-a3b-ct", dir / "odd", {.layers = 1, .experts = 2, .hidden = 128, .intermediate = 96});
   CHECK(refusal(marlin, dir / "odd").find("intermediate 96 is no multiple of 64; vLLM pads nothing here") !=
         std::string::npos);
 }
@@ -181,15 +183,12 @@ TEST_CASE("SGLang's TRTLLM takes biases of zero for a model that has none") {
 }
 
 TEST_CASE("SGLang's TRTLLM for DeepSeek-V4 pads intermediate with scales of one from 0.5.21") {
-  const TempDir dir;
-  const Golden golden("layer_sglang_marlin.safetensors");  // hidden 256, intermediate 160
-  const LayerCheckpoint source(golden, dir / "in");
-  convert(options_of({"", "flashinfer-trtllm", "sglang", ""}, dir / "in", dir / "out"));
-  const auto packed = tensors_of(dir / "out");
-  const std::string w2 = packed.at(source.module() + ".w2_weight_scale_inv");
+  const Converted c("layer_sglang_marlin.safetensors",
+                    {"", "flashinfer-trtllm", "sglang", ""});  // hidden 256, intermediate 160
+  const std::string w2 = c.packed("w2_weight_scale_inv");
   REQUIRE(w2.starts_with("F8_E4M3 [2, 256, 8]"));
   CHECK(std::count(w2.begin() + int64_t(w2.find(']')), w2.end(), char(0x7F)) >= 2 * 256 * 3);
-  CHECK(is_right(dir / "out", dir / "in"));
+  CHECK(is_right(c.dir / "out", c.dir / "in"));
 }
 
 TEST_CASE("every golden tag has a backend") {
@@ -223,22 +222,18 @@ TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
 }
 
 TEST_CASE("a lossy backend reports what was lost, and has no way back") {
-  const TempDir dir;
-  const Golden golden("layer_deepseek.safetensors");
-  const LayerCheckpoint source(golden, dir / "in");
-  convert(options_of({"", "flashinfer-humming", "vllm", ""}, dir / "in", dir / "out"));
-  const Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest");
-  const Json& loss = manifest["sets"][0]["loss"];
-  const int64_t groups = golden.find("in.w13_scale")->bytes + golden.find("in.w2_scale")->bytes;
+  const Converted c("layer_deepseek.safetensors", {"", "flashinfer-humming", "vllm", ""});
+  const Json loss = c.set()["loss"];
+  const int64_t groups = c.golden.find("in.w13_scale")->bytes + c.golden.find("in.w2_scale")->bytes;
   int64_t minus_zeros = 0;
   for (const char* name : {"in.w13", "in.w2"})
-    for (uint8_t b : golden.bytes(*golden.find(name))) minus_zeros += (b & 15) == 8, minus_zeros += b >> 4 == 8;
+    for (uint8_t b : c.golden.bytes(*c.golden.find(name))) minus_zeros += (b & 15) == 8, minus_zeros += b >> 4 == 8;
   CHECK(loss["groups"] == groups);
   CHECK(loss["minus_zeros"] == minus_zeros);
   CHECK(loss["groups_clamped"] > 0);
-  CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "again"), Catch::Contains("lossy"));
-  CHECK_THROWS_WITH(is_right(dir / "out"), Catch::Contains("needs --source"));
-  CHECK(is_right(dir / "out", {}, Level::files));
+  CHECK_THROWS_WITH(run_unpack(c.dir / "out", c.dir / "again"), Catch::Contains("lossy"));
+  CHECK_THROWS_WITH(is_right(c.dir / "out"), Catch::Contains("needs --source"));
+  CHECK(is_right(c.dir / "out", {}, Level::files));
 }
 
 TEST_CASE("marlin-fp8 refuses scale bytes above 249") {
@@ -262,12 +257,9 @@ TEST_CASE("marlin-fp8 refuses scale bytes above 249") {
 }
 
 TEST_CASE("SGLang pads GPT-OSS for FlashInfer's SM90 kernel to 256, columns of scales with 0x7F") {
-  const TempDir dir;
-  const Golden golden("layer_gpt_oss.safetensors");  // hidden 320, intermediate 352
-  const LayerCheckpoint source(golden, dir / "in");
-  convert(options_of({"", "flashinfer-cutlass", "sglang", "v1"}, dir / "in", dir / "out"));
-  const auto packed = tensors_of(dir / "out");
-  const std::string scales = packed.at(source.module() + ".w13_weight_scale");
+  const Converted c("layer_gpt_oss.safetensors",
+                    {"", "flashinfer-cutlass", "sglang", "v1"});  // hidden 320, intermediate 352
+  const std::string scales = c.packed("w13_weight_scale");
   REQUIRE(scales.starts_with("U8 [2, 4, 3072]"));  // v1: [512/128, 4 * 2 * 384], rows up then gate
   const std::string bytes = scales.substr(scales.find(']') + 1);
   for (int64_t row : {0, 351, 352, 383, 384, 735, 736, 767})
@@ -275,7 +267,7 @@ TEST_CASE("SGLang pads GPT-OSS for FlashInfer's SM90 kernel to 256, columns of s
       const bool real_row = row % 384 < 352;
       CHECK(uint8_t(bytes[size_t(g / 4 * 3072 + row * 4 + g % 4)]) == (real_row ? 0x7F : 0x00));
     }
-  CHECK(packed.at(source.module() + ".w13_weight_bias").starts_with("BF16 [2, 768]"));
+  CHECK(c.packed("w13_weight_bias").starts_with("BF16 [2, 768]"));
 }
 
 TEST_CASE("what a loader needs stands in the manifest") {

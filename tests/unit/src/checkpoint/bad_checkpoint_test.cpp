@@ -142,43 +142,45 @@ TEST_CASE("index and shards that disagree") {
 }
 
 TEST_CASE("an index that is none") {
-  const auto said = [](const std::string& text) {
+  const std::string at = "model.safetensors.index.json: ";
+  const auto said_to_index = [](const std::string& text) {
     MadeCheckpoint c = make_gpt_oss();
     c.index = text;
     return said_to(c);
   };
-  const std::string at = "model.safetensors.index.json: ";
-  CHECK(said("{}") == Lines{at + "no weight_map"});
-  CHECK(said("[]") == Lines{at + "invalid JSON: a list instead of an object (line 1, column 1)"});
-  CHECK(said("3") == Lines{at + "invalid JSON: a number instead of an object (line 1, column 1)"});
-  CHECK(said(R"({"weight_map": 3})") ==
-        Lines{at + "invalid JSON: weight_map: a number instead of an object (line 1, column 17, "
-                   "key 'weight_map')"});
-  CHECK(said(R"({"weight_map": []})") ==
-        Lines{at + "invalid JSON: weight_map: a list instead of an object (line 1, column 16, "
-                   "key 'weight_map')"});
-  CHECK(said(R"({"weight_map": {"a": 3}})") ==
-        Lines{at + "invalid JSON: weight_map: a is a number instead of a file name (line 1, column 23, key 'a')"});
-  CHECK(said(R"({"weight_map": {"a": {}}})") ==
-        Lines{at + "invalid JSON: weight_map: a is an object instead of a file name (line 1, column 22, key 'a')"});
-  CHECK(said(R"({"weight_map": {}, "weight_map": {}})") ==
-        Lines{at + "invalid JSON: duplicate key 'weight_map' (line 1, column 31, key 'weight_map')"});
-  CHECK(said(R"({"metadata": {"total_size": 1, "total_size": 2}, "weight_map": {}})") ==
-        Lines{at + "invalid JSON: duplicate key 'total_size' (line 1, column 43, key 'total_size')"});
-  CHECK(said(R"({"weight_map": {"a": "model-2.safetensors", "a": "model-2.safetensors"}})")[0] ==
+  const std::pair<std::string, std::string> indexes[] = {
+      {"{}", "no weight_map"},
+      {"[]", "invalid JSON: a list instead of an object (line 1, column 1)"},
+      {"3", "invalid JSON: a number instead of an object (line 1, column 1)"},
+      {R"({"weight_map": 3})",
+       "invalid JSON: weight_map: a number instead of an object (line 1, column 17, key 'weight_map')"},
+      {R"({"weight_map": []})",
+       "invalid JSON: weight_map: a list instead of an object (line 1, column 16, key 'weight_map')"},
+      {R"({"weight_map": {"a": 3}})",
+       "invalid JSON: weight_map: a is a number instead of a file name (line 1, column 23, key 'a')"},
+      {R"({"weight_map": {"a": {}}})",
+       "invalid JSON: weight_map: a is an object instead of a file name (line 1, column 22, key 'a')"},
+      {R"({"weight_map": {}, "weight_map": {}})",
+       "invalid JSON: duplicate key 'weight_map' (line 1, column 31, key 'weight_map')"},
+      {R"({"metadata": {"total_size": 1, "total_size": 2}, "weight_map": {}})",
+       "invalid JSON: duplicate key 'total_size' (line 1, column 43, key 'total_size')"},
+      {R"({"weight_map": {)",
+       "invalid JSON: syntax error while parsing object key - unexpected end of input; expected string literal (line "
+       "1, column 16, key 'weight_map')"},
+      {"{\"weight_map\": {}}" + std::string(1, '\0') + "hidden", "invalid JSON: NUL (line 1, column 18)"},
+      {R"({"a": )" + std::string(9, '['), "invalid JSON: nested deeper than 8 levels (line 1, column 14, key 'a')"},
+      {R"({"weight_map": {")" + std::string(4097, 'a') + R"(": "b"}})",
+       "invalid JSON: weight_map: a name of 4097 bytes, at most 4096 expected (line 1, column 4120, key '" +
+           std::string(200, 'a') + "')"},
+      {"version https://git-lfs.github.com/spec/v1\n",
+       "this is a Git LFS pointer, not the file itself; run 'git lfs pull'"},
+  };
+  for (const auto& [text, said] : indexes) {
+    INFO(text.substr(0, 100));
+    CHECK(said_to_index(text) == Lines{at + said});
+  }
+  CHECK(said_to_index(R"({"weight_map": {"a": "model-2.safetensors", "a": "model-2.safetensors"}})")[0] ==
         at + "a: duplicate key");
-  CHECK(said(R"({"weight_map": {)") ==
-        Lines{at + "invalid JSON: syntax error while parsing object key - unexpected end of input; expected string "
-                   "literal (line 1, column 16, key 'weight_map')"});
-  CHECK(said("{\"weight_map\": {}}" + std::string(1, '\0') + "hidden") ==
-        Lines{at + "invalid JSON: NUL (line 1, column 18)"});
-  CHECK(said(R"({"a": )" + std::string(9, '[')) ==
-        Lines{at + "invalid JSON: nested deeper than 8 levels (line 1, column 14, key 'a')"});
-  CHECK(said(R"({"weight_map": {")" + std::string(4097, 'a') + R"(": "b"}})") ==
-        Lines{at + "invalid JSON: weight_map: a name of 4097 bytes, at most 4096 expected (line 1, column 4120, key '" +
-              std::string(200, 'a') + "')"});
-  CHECK(said("version https://git-lfs.github.com/spec/v1\n") ==
-        Lines{at + "this is a Git LFS pointer, not the file itself; run 'git lfs pull'"});
 }
 
 TEST_CASE("file names that lead elsewhere") {
@@ -194,41 +196,36 @@ TEST_CASE("file names that lead elsewhere") {
 }
 
 TEST_CASE("headers that are no JSON, or other JSON") {
-  const std::string at = "model-2.safetensors: invalid header: ";
-  CHECK(said_to_header("", 0) == Lines{at + "empty"});
-  CHECK(said_to_header("[]", 0) == Lines{at + "array instead of an object"});
-  CHECK(said_to_header("3", 0) == Lines{at + "number instead of an object"});
-  CHECK(said_to_header("{} x", 0) == Lines{at + "syntax error while parsing value - invalid literal at byte 4"});
-  CHECK(said_to_header(std::string("{}\0x", 4), 0) == Lines{at + "NUL at byte 2"});
-  CHECK(said_to_header("\xEF\xBB\xBF{}", 0) == Lines{at + "starts with a byte order mark"});
-  CHECK(said_to_header("{\"\xFF\":{}}", 0) ==
-        Lines{at + "syntax error while parsing object key - invalid string: ill-formed UTF-8 byte at byte 3"});
-  CHECK(said_to_header(R"({"a": )" + std::string(100'000, '['), 0) ==
-        Lines{at + "unexpected array in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("shape":[[]])"), 0) == Lines{at + "unexpected array in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("shape":{})"), 0) == Lines{at + "unexpected object in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("shape":[-1])"), 0) ==
-        Lines{at + "unexpected negative number in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("shape":[1.5])"), 0) ==
-        Lines{at + "unexpected fractional number in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("shape":[9223372036854775808])"), 0) ==
-        Lines{at + "unexpected number above 2^63 in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("shape":[1e400])"), 0) ==
-        Lines{at + "number overflow parsing '1e400' at byte 20"});
-  CHECK(said_to_header(entry("a", R"("dtype":null)"), 0) == Lines{at + "unexpected null in the entry of 'a'"});
-  CHECK(said_to_header(entry("a", R"("color":1)"), 0) == Lines{at + "unknown field 'color' in the entry of 'a'"});
-  CHECK(said_to_header(R"({"__metadata__":{"a":1}})", 0) ==
-        Lines{at + "unexpected number in the entry of '__metadata__'"});
-  CHECK(said_to_header(R"({"__metadata__":{"a":"1","a":"2"}})", 0) == Lines{at + "duplicate key 'a' in __metadata__"});
-  CHECK(said_to_header(R"({"__metadata__":{},"__metadata__":{}})", 0) == Lines{at + "duplicate key '__metadata__'"});
-  CHECK(said_to_header(entry("a", R"("dtype":"U8","dtype":"U8")"), 0) ==
-        Lines{at + "duplicate key 'dtype' in the entry of 'a'"});
-  CHECK(said_to_header(entry(std::string(4097, 'a'), ""), 0) ==
-        Lines{at + "a name of 4097 bytes, at most 4096 expected"});
   std::string ones = "1";
   for (int i = 0; i < 64; ++i) ones += ",1";
-  CHECK(said_to_header(entry("a", "\"shape\":[" + ones + "]"), 0) ==
-        Lines{at + "unexpected list of more than 64 numbers in the entry of 'a'"});
+  const std::pair<std::string, const char*> headers[] = {
+      {"", "empty"},
+      {"[]", "array instead of an object"},
+      {"3", "number instead of an object"},
+      {"{} x", "syntax error while parsing value - invalid literal at byte 4"},
+      {std::string("{}\0x", 4), "NUL at byte 2"},
+      {"\xEF\xBB\xBF{}", "starts with a byte order mark"},
+      {"{\"\xFF\":{}}", "syntax error while parsing object key - invalid string: ill-formed UTF-8 byte at byte 3"},
+      {R"({"a": )" + std::string(100'000, '['), "unexpected array in the entry of 'a'"},
+      {entry("a", R"("shape":[[]])"), "unexpected array in the entry of 'a'"},
+      {entry("a", R"("shape":{})"), "unexpected object in the entry of 'a'"},
+      {entry("a", R"("shape":[-1])"), "unexpected negative number in the entry of 'a'"},
+      {entry("a", R"("shape":[1.5])"), "unexpected fractional number in the entry of 'a'"},
+      {entry("a", R"("shape":[9223372036854775808])"), "unexpected number above 2^63 in the entry of 'a'"},
+      {entry("a", R"("shape":[1e400])"), "number overflow parsing '1e400' at byte 20"},
+      {entry("a", R"("dtype":null)"), "unexpected null in the entry of 'a'"},
+      {entry("a", R"("color":1)"), "unknown field 'color' in the entry of 'a'"},
+      {R"({"__metadata__":{"a":1}})", "unexpected number in the entry of '__metadata__'"},
+      {R"({"__metadata__":{"a":"1","a":"2"}})", "duplicate key 'a' in __metadata__"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "duplicate key '__metadata__'"},
+      {entry("a", R"("dtype":"U8","dtype":"U8")"), "duplicate key 'dtype' in the entry of 'a'"},
+      {entry(std::string(4097, 'a'), ""), "a name of 4097 bytes, at most 4096 expected"},
+      {entry("a", "\"shape\":[" + ones + "]"), "unexpected list of more than 64 numbers in the entry of 'a'"},
+  };
+  for (const auto& [header, said] : headers) {
+    INFO(header.substr(0, 100));
+    CHECK(said_to_header(header, 0) == Lines{std::string("model-2.safetensors: invalid header: ") + said});
+  }
 }
 
 TEST_CASE("entries of a header that are wrong, all at once") {

@@ -33,6 +33,16 @@ void reshape(MadeTensor& t, Dtype dtype, std::vector<int64_t> shape) {
   t = make_tensor(dtype, std::move(shape), 100, 40);
 }
 
+Lines said_to_reshaped(MadeCheckpoint c, const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
+  reshape(c.at(name), dtype, std::move(shape));
+  return said_to(c);
+}
+
+Lines said_to_config(const char* key, const Json& value, MadeCheckpoint c = make_gpt_oss()) {
+  c.config[key] = value;
+  return said_to(c);
+}
+
 void put_float(MadeTensor& t, size_t i, float value) { std::memcpy(&t.data[4 * i], &value, 4); }
 
 /// A DeepSeek checkpoint with F32 scales, all 1.
@@ -55,32 +65,24 @@ TEST_CASE("more experts than any model has") {
 }
 
 TEST_CASE("GPT-OSS tensors of another shape or dtype") {
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "blocks"), Dtype::U8, {2, 3072});
-        }) == Lines{shard + down +
-                    "blocks: U8 [2, 3072], [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected"});
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "blocks"), Dtype::U8, {2, 64, 3, 8});
-        }) ==
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "blocks", Dtype::U8, {2, 3072}) ==
+        Lines{shard + down +
+              "blocks: U8 [2, 3072], [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected"});
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "blocks", Dtype::U8, {2, 64, 3, 8}) ==
         Lines{shard + down +
               "blocks: U8 [2, 64, 3, 8], [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected"});
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "blocks"), Dtype::U8, {2, 0, 3, 16});
-        }) == Lines{shard + down + "blocks: U8 [2, 0, 3, 16] is empty"});
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "blocks"), Dtype::U8, {0, 4611686018427387904, 3, 16});
-        }) == Lines{shard + down + "blocks: U8 [0, 4611686018427387904, 3, 16] is empty"});
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "scales"), Dtype::U8, {2, 64, 6});
-        }) == Lines{shard + down +
-                    "scales: U8 [2, 64, 6] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected; one scale per 16 is "
-                    "NVFP4"});
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "scales"), Dtype::U8, {2, 63, 3});
-        }) == Lines{shard + down + "scales: U8 [2, 63, 3] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected"});
-  CHECK(said_to_gpt_oss([](auto& c) {
-          reshape(c.at(down + "bias"), Dtype::F32, {2, 64});
-        }) == Lines{shard + down + "bias: F32 [2, 64], BF16 [2, 64] expected"});
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "blocks", Dtype::U8, {2, 0, 3, 16}) ==
+        Lines{shard + down + "blocks: U8 [2, 0, 3, 16] is empty"});
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "blocks", Dtype::U8, {0, 4611686018427387904, 3, 16}) ==
+        Lines{shard + down + "blocks: U8 [0, 4611686018427387904, 3, 16] is empty"});
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "scales", Dtype::U8, {2, 64, 6}) ==
+        Lines{shard + down +
+              "scales: U8 [2, 64, 6] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected; one scale per 16 is "
+              "NVFP4"});
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "scales", Dtype::U8, {2, 63, 3}) ==
+        Lines{shard + down + "scales: U8 [2, 63, 3] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected"});
+  CHECK(said_to_reshaped(make_gpt_oss(), down + "bias", Dtype::F32, {2, 64}) ==
+        Lines{shard + down + "bias: F32 [2, 64], BF16 [2, 64] expected"});
   CHECK(said_to_gpt_oss([](auto& c) {
           reshape(c.at(down + "blocks"), Dtype::U8, {2, 64, 4, 16});
           reshape(c.at(down + "scales"), Dtype::U8, {2, 64, 4});
@@ -91,14 +93,12 @@ TEST_CASE("GPT-OSS tensors of another shape or dtype") {
 
 TEST_CASE("as many experts as the router has rows") {
   const std::string router = "model.layers.0.mlp.router.weight";
-  CHECK(said_to_gpt_oss([&](auto& c) {
-          reshape(c.at(router), Dtype::BF16, {3, 64});
-        }) == Lines{shard + gate_up + "blocks: 2 experts, the router has 3"});
-  CHECK(said_to_gpt_oss([&](auto& c) { reshape(c.at(router), Dtype::BF16, {128}); }) ==
+  CHECK(said_to_reshaped(make_gpt_oss(), router, Dtype::BF16, {3, 64}) ==
+        Lines{shard + gate_up + "blocks: 2 experts, the router has 3"});
+  CHECK(said_to_reshaped(make_gpt_oss(), router, Dtype::BF16, {128}) ==
         Lines{shard + router + ": BF16 [128] is no router, [experts, hidden] expected"});
-  CHECK(said_to_deepseek([](auto& c) {
-          reshape(c.at("layers.0.ffn.gate.weight"), Dtype::BF16, {1, 64});
-        }) == Lines{deep + ": surplus experts 1, the router has 1"});
+  CHECK(said_to_reshaped(make_deepseek(), "layers.0.ffn.gate.weight", Dtype::BF16, {1, 64}) ==
+        Lines{deep + ": surplus experts 1, the router has 1"});
   CHECK(said_to_deepseek([](auto& c) {
           add_deepseek_layer(c, "layers.0.", 9);
           for (const char* id : {"0", "2", "3", "5"})
@@ -122,22 +122,16 @@ TEST_CASE("DeepSeek experts that are not complete or differ") {
           reshape(c.at(w1 + ".weight"), Dtype::I8, {64, 32});
           reshape(c.at(w1 + ".scale"), Dtype::F8_E8M0, {64, 2});
         }) == Lines{shard + w1 + ".weight: 64 rows of 64 columns, 96 of 64 expected"});
-  CHECK(said_to_deepseek([&](auto& c) {
-          reshape(c.at(w1 + ".weight"), Dtype::I8, {96, 31});
-        }) == Lines{shard + w1 + ".weight: 62 columns, a multiple of 32 expected"});
-  CHECK(said_to_deepseek([&](auto& c) {
-          reshape(c.at(w1 + ".weight"), Dtype::I8, {96, 32, 1});
-        }) == Lines{shard + w1 + ".weight: I8 [96, 32, 1], [rows, columns/2] expected"});
-  CHECK(said_to_deepseek([&](auto& c) {
-          reshape(c.at(w1 + ".weight"), Dtype::F8_E4M3, {96, 64});
-        }) == Lines{shard + w1 + ".weight: MXFP8" + in_one_layer});
-  CHECK(said_to_deepseek([&](auto& c) {
-          reshape(c.at(w1 + ".weight"), Dtype::U8, {96, 32});
-        }) ==
+  CHECK(said_to_reshaped(make_deepseek(), w1 + ".weight", Dtype::I8, {96, 31}) ==
+        Lines{shard + w1 + ".weight: 62 columns, a multiple of 32 expected"});
+  CHECK(said_to_reshaped(make_deepseek(), w1 + ".weight", Dtype::I8, {96, 32, 1}) ==
+        Lines{shard + w1 + ".weight: I8 [96, 32, 1], [rows, columns/2] expected"});
+  CHECK(said_to_reshaped(make_deepseek(), w1 + ".weight", Dtype::F8_E4M3, {96, 64}) ==
+        Lines{shard + w1 + ".weight: MXFP8" + in_one_layer});
+  CHECK(said_to_reshaped(make_deepseek(), w1 + ".weight", Dtype::U8, {96, 32}) ==
         Lines{shard + w1 + ".weight: U8 codes and F8_E8M0 scales, the layer's other experts have I8 and F8_E8M0"});
-  CHECK(said_to_deepseek([&](auto& c) {
-          reshape(c.at(w2 + ".scale"), Dtype::F8_E4M3, {64, 3});
-        }) == Lines{shard + w2 + ".weight: NVFP4" + in_one_layer});
+  CHECK(said_to_reshaped(make_deepseek(), w2 + ".scale", Dtype::F8_E4M3, {64, 3}) ==
+        Lines{shard + w2 + ".weight: NVFP4" + in_one_layer});
   CHECK(said_to_deepseek([&](auto& c) {
           for (auto& [name, t] : c.tensors())
             if (name.ends_with(".w2.weight"))
@@ -206,15 +200,12 @@ TEST_CASE("nothing to convert") {
 }
 
 TEST_CASE("a config that contradicts the tensors") {
-  const auto said = [](const char* key, const Json& value) {
-    return said_to_gpt_oss([&](auto& c) { c.config[key] = value; });
-  };
-  CHECK(said("intermediate_size", 64) ==
+  CHECK(said_to_config("intermediate_size", 64) ==
         Lines{experts + ": 96 columns or rows, config.json says intermediate_size = 64"});
   const std::string method = "but the experts are MXFP4 ('mxfp4' expected)";
-  CHECK(said("quantization_config", {{"quant_method", "fp8"}}) ==
+  CHECK(said_to_config("quantization_config", {{"quant_method", "fp8"}}) ==
         Lines{"config.json: quantization_config.quant_method is 'fp8', " + method});
-  CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = "fp8"; }) ==
+  CHECK(said_to_config("expert_dtype", "fp8", make_deepseek()) ==
         Lines{"config.json: expert_dtype is 'fp8', but the experts are MXFP4 ('fp4' expected)"});
   CHECK(said_to_deepseek([](auto& c) {
           c.config.erase("expert_dtype");
@@ -225,37 +216,36 @@ TEST_CASE("a config that contradicts the tensors") {
 }
 
 TEST_CASE("a config of absurd values") {
-  const auto said = [](const char* key, const Json& value) {
-    return said_to_gpt_oss([&](auto& c) { c.config[key] = value; });
-  };
   const std::string count = ", a whole number of at least 1 expected";
-  CHECK(said("hidden_size", -64) == Lines{"config.json: hidden_size is -64" + count});
-  CHECK(said("hidden_size", 64.5) == Lines{"config.json: hidden_size is 64.5" + count});
-  CHECK(said("hidden_size", 1e300) == Lines{"config.json: hidden_size is 1e+300" + count});
-  CHECK(said("hidden_size", "64") == Lines{"config.json: hidden_size is \"64\"" + count});
-  CHECK(said("num_local_experts", Json::array({1, 2})) == Lines{"config.json: num_local_experts is [1,2]" + count});
-  CHECK(said("num_experts_per_tok", UINT64_MAX) ==
+  CHECK(said_to_config("hidden_size", -64) == Lines{"config.json: hidden_size is -64" + count});
+  CHECK(said_to_config("hidden_size", 64.5) == Lines{"config.json: hidden_size is 64.5" + count});
+  CHECK(said_to_config("hidden_size", 1e300) == Lines{"config.json: hidden_size is 1e+300" + count});
+  CHECK(said_to_config("hidden_size", "64") == Lines{"config.json: hidden_size is \"64\"" + count});
+  CHECK(said_to_config("num_local_experts", Json::array({1, 2})) ==
+        Lines{"config.json: num_local_experts is [1,2]" + count});
+  CHECK(said_to_config("num_experts_per_tok", UINT64_MAX) ==
         Lines{"config.json: num_experts_per_tok is 18446744073709551615" + count});
   const std::string number = ", 0 or a number from 2^-20 to 2^20 expected";
-  CHECK(said("swiglu_limit", "\x1b[0m") == Lines{"config.json: swiglu_limit is \"\\u001b[0m\"" + number});
-  CHECK(said("swiglu_limit", -7) == Lines{"config.json: swiglu_limit is -7" + number});
-  CHECK(said("swiglu_limit", 0x1p64) == Lines{"config.json: swiglu_limit is 1.8446744073709552e+19" + number});
-  CHECK(said("swiglu_limit", 1e-300) == Lines{"config.json: swiglu_limit is 1e-300" + number});
-  CHECK(said("swiglu_limit", -0.0) == Lines{"config.json: swiglu_limit is -0.0" + number});
-  CHECK(said("quantization_config", {{"quant_method", 4}}) ==
+  CHECK(said_to_config("swiglu_limit", "\x1b[0m") == Lines{"config.json: swiglu_limit is \"\\u001b[0m\"" + number});
+  CHECK(said_to_config("swiglu_limit", -7) == Lines{"config.json: swiglu_limit is -7" + number});
+  CHECK(said_to_config("swiglu_limit", 0x1p64) ==
+        Lines{"config.json: swiglu_limit is 1.8446744073709552e+19" + number});
+  CHECK(said_to_config("swiglu_limit", 1e-300) == Lines{"config.json: swiglu_limit is 1e-300" + number});
+  CHECK(said_to_config("swiglu_limit", -0.0) == Lines{"config.json: swiglu_limit is -0.0" + number});
+  CHECK(said_to_config("quantization_config", {{"quant_method", 4}}) ==
         Lines{"config.json: quantization_config.quant_method is '', but the experts are MXFP4 ('mxfp4' expected)"});
-  CHECK(said("quantization_config", 3) ==
+  CHECK(said_to_config("quantization_config", 3) ==
         Lines{"config.json: quantization_config is 3, an object expected",
               "config.json: quantization_config.quant_method is '', but the experts are MXFP4 ('mxfp4' expected)"});
-  CHECK(said_to_deepseek([](auto& c) { c.config["routed_scaling_factor"] = -0.0; }) ==
+  CHECK(said_to_config("routed_scaling_factor", -0.0, make_deepseek()) ==
         Lines{"config.json: routed_scaling_factor is -0.0" + number});
   CHECK(
-      said_to_deepseek([](auto& c) { c.config["routed_scaling_factor"] = 0; }) ==
+      said_to_config("routed_scaling_factor", 0, make_deepseek()) ==
       Lines{
           "config.json: routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected"});
-  CHECK(said_to_deepseek([](auto& c) { c.config["scoring_func"] = Json::object(); }) ==
+  CHECK(said_to_config("scoring_func", Json::object(), make_deepseek()) ==
         Lines{"config.json: scoring_func is {}, a string expected"});
-  CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = 4; }) ==
+  CHECK(said_to_config("expert_dtype", 4, make_deepseek()) ==
         Lines{"config.json: expert_dtype is 4, a string expected"});
 }
 

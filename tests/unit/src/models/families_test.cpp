@@ -1,27 +1,13 @@
 // Checkpoint families: their detection, and the conversion of every family for every backend.
 #include "src/models/layer_names.h"
 #include "src/plan/plan.h"
-#include "src/synth/synth.h"
 #include "tests/support/hand_made.h"
 
 using namespace mxfp4;
 
 namespace {
 
-void write_synth(const std::string& model, const std::string& dest, std::optional<int64_t> hidden = {},
-                 std::optional<int64_t> intermediate = {}) {
-  SynthOptions o;
-  o.model = model;
-  o.dest = dest;
-  o.seed = 3;
-  o.threads = 2;
-  o.sizes.tiny = true;
-  o.sizes.hidden = hidden;
-  o.sizes.intermediate = intermediate;
-  o.sizes.layers = 2;
-  o.sizes.experts = 2;
-  synth(o);
-}
+const Sizes two = {.layers = 2, .experts = 2};
 
 }  // namespace
 
@@ -74,7 +60,7 @@ TEST_CASE("every published model's structure is recognised") {
   for (const Expected& x : all) {
     INFO(x.model);
     const TempDir dir;
-    write_synth(x.model, dir / "in");
+    write_synth(x.model, dir / "in", two);
     Problems problems;
     const Model m = recognise_dir(dir / "in", problems);
     problems.throw_if_any();
@@ -94,7 +80,7 @@ TEST_CASE("every published model's structure is recognised") {
 
 TEST_CASE("MiniMax-M3 has GPT-OSS's activation on halves, with the constants of its config") {
   const TempDir dir;
-  write_synth("minimax-m3-quark", dir / "in");
+  write_synth("minimax-m3-quark", dir / "in", two);
   Problems problems;
   const Model m = recognise_dir(dir / "in", problems);
   problems.throw_if_any();
@@ -109,7 +95,7 @@ TEST_CASE("MiniMax-M3 has GPT-OSS's activation on halves, with the constants of 
 TEST_CASE("every published model into every backend that accepts its shape; the others say why", "[long]") {
   for (const SynthModel& model : synth_models()) {
     const TempDir dir;
-    write_synth(std::string(model.name), dir / "in");
+    write_synth(model.name, dir / "in", two);
     int converted = 0;
     const bool all_versions = model.name == "gpt-oss-20b" || model.name == "deepseek-v4-flash";
     for (const Backend* b : backends()) {
@@ -132,7 +118,7 @@ TEST_CASE("every published model into every backend that accepts its shape; the 
 
 TEST_CASE("shapes that need no padding go into every backend") {
   const TempDir dir;
-  write_synth("deepseek-v4-flash", dir / "in", 256, 256);
+  write_synth("deepseek-v4-flash", dir / "in", {.layers = 2, .experts = 2, .hidden = 256, .intermediate = 256});
   for (const char* name : {"flashinfer-cutedsl", "flashinfer-humming"}) {
     INFO(name);
     CHECK(convert_with(find_backend(name, "vllm", ""), dir / "in", dir / name) == "");
@@ -152,8 +138,7 @@ TEST_CASE("ModelOpt says what it is beside the config, or nowhere") {
     CHECK(convert_with(find_backend("marlin", "vllm", ""), dir / "in", dir / "out") == "");
     const Json made = parse_json(read_text(dir / "out/config.json", 1 << 20), "config");
     CHECK(made["quantization_config"]["quant_method"] == "mxfp4_pack");
-    run_unpack(dir / "out", dir / "again");
-    CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
+    CHECK(comes_back(dir));
   }
 }
 
@@ -179,8 +164,7 @@ TEST_CASE("gate and up fused by an engine, and stacked") {
     CHECK(m.layers[0].module == module);
     CHECK(m.layers[0].experts[1].up.codes.offset == 32 * 32);
     CHECK(convert_with(find_backend("triton-hopper", "vllm", ""), dir / "in", dir / "out") == "");
-    run_unpack(dir / "out", dir / "again");
-    CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
+    CHECK(comes_back(dir));
   }
 }
 
@@ -324,7 +308,7 @@ TEST_CASE("layers behind the main ones are layers of multi-token prediction") {
 // vllm#42595: columns were padded to 512 before they were cut, so ranks 6 and 7 of 8 had no columns.
 TEST_CASE("columns are cut before they are padded, so that no rank is made of padding alone") {
   const TempDir dir;
-  write_synth("qwen3-30b-a3b-ct", dir / "in", 256, 384);
+  write_synth("qwen3-30b-a3b-ct", dir / "in", {.layers = 2, .experts = 2, .hidden = 256, .intermediate = 384});
   Problems problems;
   const Checkpoint ck = open_checkpoint(dir / "in", problems);
   const Model model = recognise(ck, {}, problems);

@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include "src/packed/manifest.h"
-#include "src/synth/synth.h"
 #include "tests/support/program.h"
 #include "tests/support/seal.h"
 
@@ -183,12 +182,7 @@ TEST_CASE("verify finds each field of manifest, index and config that is not wha
   for (const Case& c : cases) {
     if (!in_full() && &c != cases) continue;
     const TempDir dir;
-    SynthOptions s;
-    s.model = c.model;
-    s.dest = dir / "in";
-    s.sizes.tiny = true;
-    set_verbosity(Verbosity::quiet);
-    synth(s);
+    write_synth(c.model, dir / "in", {});
     convert(conversion(dir / "in", dir / "out", c.engine, c.backend));
     REQUIRE(verify_all(dir / "out", dir / "in").right);
     Tally tally;
