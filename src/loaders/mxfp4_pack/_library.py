@@ -61,6 +61,13 @@ def check(found, status):
         raise Refused(found.mxfp4_pack_error().decode())
 
 
+def hexdigest(data: bytes) -> str:
+    """XXH3-128 with seed 0, as 32 hexadecimal digits, high half first."""
+    found, hash_ = library(), ctypes.create_string_buffer(16)
+    check(found, found.mxfp4_pack_hash(data, len(data), hash_))
+    return hash_.raw.hex()
+
+
 def unpacked_layer(directory, number, module, rank):
     """The safetensors file of mxfp4_pack_unpack_layer(), a ctypes array that owns its memory."""
     found, file, size = library(), ctypes.c_void_p(), ctypes.c_size_t()

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from . import _xxh3
 from ._entries import Refused, path_of
+from ._library import hexdigest
 from ._reader import Reader, Run
 from ._safetensors import read_header
 
@@ -115,7 +115,7 @@ class Loading:
         started = self.started.pop(request.name)
         end = self.finish(started)
         for key, entry in request.entries.items():
-            if self.verify and _xxh3.hexdigest(started.hashes[key].raw) != entry.xxh3_128:
+            if self.verify and hexdigest(started.hashes[key].raw) != entry.xxh3_128:
                 raise Refused(f"{entry.file}: {entry.name}: its bytes do not have the manifest's checksum; damaged")
             copy_repeated(started.tensors[key], request.experts)
         self.count(request, end)

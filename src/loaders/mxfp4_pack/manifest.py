@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from . import _xxh3
 from ._advice import BACKENDS, convert_again, for_kernel
 from ._entries import Refused, entry_of, kernel_of, kernels_of, path_of, safe_name
 from ._errors import printable
@@ -15,6 +14,7 @@ from ._fields import MANIFEST as FIELDS
 from ._fields import NEEDS, check_set, check_tensors
 from ._files import CONFIG_LIMIT, MANIFEST_LIMIT, TABLE_LIMIT, parse_json, read_file, read_json
 from ._forms import check, shown
+from ._library import hexdigest
 from ._served import SERVED
 
 FORMAT_VERSION = 3
@@ -80,7 +80,7 @@ def has_own_checksum(data, expected):
     """Whether a manifest's bytes have the checksum that stands in them."""
     begin = data.find(expected.encode())
     zeroed = data[:begin] + b"0" * 32 + data[begin + 32:]
-    return len(expected) == 32 and begin >= 0 and _xxh3.hexdigest(zeroed) == expected
+    return len(expected) == 32 and begin >= 0 and hexdigest(zeroed) == expected
 
 
 def read_table(directory: str, listed: dict[str, Any]) -> list[Any]:
@@ -90,7 +90,7 @@ def read_table(directory: str, listed: dict[str, Any]) -> list[Any]:
         data = read_file(path, TABLE_LIMIT)
     except OSError as error:
         raise Refused(f"{printable(path)}: {error.strerror}") from error
-    if len(data) != listed["bytes"] or _xxh3.hexdigest(data) != listed.get("xxh3_128"):
+    if len(data) != listed["bytes"] or hexdigest(data) != listed.get("xxh3_128"):
         raise Refused(f"{printable(path)}: does not have the manifest's checksum; damaged or edited")
     lines = data.removesuffix(b"\n").split(b"\n") if data else []
     return [parse_json(line, f"{printable(path)}: line {number}") for number, line in enumerate(lines, 1)]

@@ -4,6 +4,7 @@ import importlib
 import os
 
 from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
+from mxfp4_pack._errors import refuse_set
 
 UNPLACED = "SGLang's GptOssSparseMoeBlock gives its router no expert_location_dispatch_info, so tokens miss experts that moved"
 # Formats of DefaultModelLoader, which ends in `after_load_model`, for safetensors files.
@@ -78,9 +79,7 @@ def refuse_settings(args, packed):
         given["load_format"] not in LOAD_FORMATS,
         f"--weight-cache-mode {given['weight_cache_mode']} ({DAEMON})": given["weight_cache_mode"] not in (None, "off"),
     }
-    if set_ := [name for name, value in refused.items() if value]:
-        raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
-                      "original checkpoint (mxfp4-pack unpack makes it again)")
+    refuse_set(refused)
 
 
 def refuse_unchecked(directory):

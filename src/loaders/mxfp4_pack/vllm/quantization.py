@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import torch
 from mxfp4_pack import METHOD, Manifest, Misfit, UnpackedLayer, Refused, check_version, fall_back
-from mxfp4_pack._errors import printable
+from mxfp4_pack._errors import printable, refuse_set
 from mxfp4_pack.compare import in_form_of
 from mxfp4_pack.repeat import Repeat
 from vllm.config import get_current_vllm_config
@@ -112,9 +112,7 @@ def refuse_settings(vllm, method):
         getattr(getattr(given, "prefetch", None), "offload_group_size", 0),
         **load_formats.refused(vllm.load_config.load_format, method),
     }
-    if set_ := [name for name, value in found.items() if value]:
-        raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
-                      "original checkpoint (mxfp4-pack unpack makes it again)")
+    refuse_set(found)
 
 
 def refuse_class(cls):
