@@ -142,66 +142,14 @@ TEST_CASE("ModelOpt says what it is beside the config, or nowhere") {
   }
 }
 
-TEST_CASE("gate and up fused by an engine, and stacked") {
-  struct Spelling {
-    const char *w13, *w2, *codes, *scales;
-  };
-  for (const Spelling& s :
-       {Spelling{".w13", ".w2", "_weight", "_weight_scale"}, {".w13", ".w2", ".weight", ".scale"}}) {
-    const TempDir dir;
-    HandMade ck(dir / "in", {{"model_type", "gemma4"}, {"quantization_config", {{"quant_method", "mxfp4"}}}});
-    const std::string module = "model.layers.0.mlp.experts";
-    ck.add(module + s.w13 + s.codes, Dtype::U8, {2, 64, 32});
-    ck.add(module + s.w13 + s.scales, Dtype::U8, {2, 64, 2});
-    ck.add(module + s.w2 + s.codes, Dtype::U8, {2, 64, 16});
-    ck.add(module + s.w2 + s.scales, Dtype::U8, {2, 64, 1});
-    ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
-    Problems problems;
-    const Model m = ck.model(problems);
-    CHECK(first_error(problems) == "");
-    CHECK(m.family == "fused");
-    REQUIRE(m.layers.size() == 1);
-    CHECK(m.layers[0].module == module);
-    CHECK(m.layers[0].experts[1].up.codes.offset == 32 * 32);
-    CHECK(convert_with(find_backend("triton-hopper", "vllm", ""), dir / "in", dir / "out") == "");
-    CHECK(comes_back(dir));
-  }
-}
-
-TEST_CASE("Inkling's rows are pairs, which engines take apart; its scales are flat") {
-  const TempDir dir;
-  HandMade ck(dir / "in", {{"model_type", "inkling_mm_model"},
-                           {"n_shared_experts", 2},
-                           {"shared_expert_sink", true},
-                           {"quantization_config", {{"quant_method", "quark"}}}});
-  const std::string module = "model.llm.layers.1.mlp.experts";
-  ck.add(module + ".w13_weight", Dtype::U8, {2, 64, 32});
-  ck.add(module + ".w13_weight.scale", Dtype::U8, {128, 2});
-  ck.add(module + ".w13_weight.original_shape", Dtype::I64, {3});
-  ck.add(module + ".w2_weight", Dtype::U8, {2, 64, 16});
-  ck.add(module + ".w2_weight.scale", Dtype::U8, {128, 1});
-  ck.add("model.llm.layers.1.mlp.gate.weight", Dtype::BF16, {4, 64});
-  Problems problems;
-  const Model m = ck.model(problems);
-  CHECK(first_error(problems) == "");
-  REQUIRE(m.layers.size() == 1);
-  CHECK_FALSE(m.pairs);
-  const Expert& second = m.layers[0].experts[1];
-  CHECK(second.gate.codes.stride == 64);
-  CHECK(second.up.codes.offset == 32);
-  CHECK(second.up.scales.piece.offset == 64 * 2);
-  CHECK(second.up.scales.offset == 2);
-  CHECK(second.down.scales.piece.offset == 64);
-}
-
 TEST_CASE("the order of gate and up rows in one tensor is never assumed") {
   struct Fused {
-    const char *w13, *w2, *codes, *scales;
+    const char *w13, *w2, *codes, *scales, *family;
     bool per_expert;
   };
-  for (const Fused& f : {Fused{".w13", ".w2", "_weight", "_weight_scale", false},
-                         {".gate_up_proj", ".down_proj", "_blocks", "_scales", false},
-                         {".gate_up_proj", ".down_proj", ".weight", ".weight_scale", true}}) {
+  for (const Fused& f : {Fused{".w13", ".w2", "_weight", "_weight_scale", "fused", false},
+                         {".gate_up_proj", ".down_proj", "_blocks", "_scales", "gpt-oss", false},
+                         {".gate_up_proj", ".down_proj", ".weight", ".weight_scale", "gpt-oss quark", true}}) {
     INFO(f.w13 << f.codes);
     const auto read = [&](Json config, const std::string& gate_up, Problems& problems) {
       const TempDir dir;
@@ -230,6 +178,7 @@ TEST_CASE("the order of gate and up rows in one tensor is never assumed") {
       Problems problems;
       const Model m = read(config, gate_up, problems);
       CHECK(first_error(problems) == "");
+      CHECK(m.family == f.family);
       return m.layers.empty() ? -1 : m.layers[0].experts[1].up.codes.offset;
     };
     const Json unknown = {{"model_type", "inkling"}};
