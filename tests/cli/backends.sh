@@ -6,14 +6,14 @@
 table() {
   "$program" backends --json | PYTHONPATH=$root/tests/engines python3 -B -c '
 import json, sys
-from matrix import GPUS, gpu_of, kernel_of
+from matrix import GPUS, KERNELS, in_engine
 runs = {}
 for b in json.load(sys.stdin)["backends"]:
     if b["loader"]:
         kernels = [value for name, value in b["requires"].items() if name.startswith("moe_")] or ["no name"]
         runs.setdefault((b["engine"], b["backend"]), set()).add((b["gpu"], *kernels))
 wrong = [(key, runs) for key, runs in runs.items()
-         if key[1] not in GPUS or (gpu_of(*key), kernel_of(*key)) not in runs]
+         if key[1] not in GPUS or (in_engine(GPUS, *key), in_engine(KERNELS, *key)) not in runs]
 print(*wrong, sep="\n", end="")
 assert runs'
 }

@@ -224,14 +224,6 @@ def in_engine(values, engine, backend):
     return value if isinstance(value, str) else value[engine]
 
 
-def gpu_of(engine, backend):
-    return in_engine(GPUS, engine, backend)
-
-
-def kernel_of(engine, backend):
-    return in_engine(KERNELS, engine, backend)
-
-
 FAMILY_NAMES = {"gpt-oss": "GPT-OSS", "deepseek-v4": "DeepSeek-V4", "deepseek-v4.1": "DeepSeek-V4.1", "kimi-k3": "Kimi-K3",
                 "mimo": "MiMo", "ling": "Ling", "quark": "Quark", "compressed-tensors": "compressed-tensors",
                 "auto-round": "AutoRound"}
@@ -272,7 +264,7 @@ def readme_table(cells):
     last = {engine: max(versions, key=version_key) for engine, versions in releases.items()}
     rows = {}
     for (engine, backend), group in sorted(backends.items()):
-        row = rows.setdefault((gpu_of(engine, backend), how_tested(group)), {})
+        row = rows.setdefault((in_engine(GPUS, engine, backend), how_tested(group)), {})
         row.setdefault(engine, []).append(f"`{backend}`{limits_of(group, first[engine])}")
     heads = [f"{name} {first[engine]} to {last[engine]}" for engine, name in ENGINES.items()]
     lines = [f"| GPU | tested | {' | '.join(heads)} |", "|---|---|---|---|"]
@@ -304,7 +296,7 @@ def man_table(engine, cells):
     releases = sorted({cell["version"] for cell in read}, key=version_key)
     lines = [f"Tested releases: {', '.join(releases)}.", ".Pp", ".Bl -tag -width Ds -compact"]
     for backend in sorted({cell["backend"] for cell in read}):
-        lines += [f".It Cm {backend}", f"{kernel_of(engine, backend)}, on {gpu_of(engine, backend)}."]
+        lines += [f".It Cm {backend}", f"{in_engine(KERNELS, engine, backend)}, on {in_engine(GPUS, engine, backend)}."]
         own = [cell for cell in read if cell["backend"] == backend]
         on_gpu = {(cell["family"], cell["version"]) for cell in own if cell["shown"] == "hardware"}
         on_cpu = {(cell["family"], cell["version"]) for cell in own} - on_gpu

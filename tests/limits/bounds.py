@@ -100,10 +100,10 @@ INPUTS = [
 ]
 
 
-def run(program, *args):
+def run(program, *args, **variables):
     """Exit code, what it printed, its peak of memory and its seconds of the processor."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
-    env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
+    env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": "", **variables}
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([program, *map(str, args)], env=env, stdout=said, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
@@ -144,4 +144,5 @@ def main():
     return 1 if failed else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,22 +5,14 @@ Kimi-K3 with LAYERS (12) of its 93 layers and tensors of a few hundred bytes, so
 command may use BASE and a share of LIMIT, the limit for the 497,000 names of all 93 layers.
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+from bounds import run
+
 BASE, LIMIT, NAMES = 32, 512, 497_000  # MiB
-
-
-def peak(program, *args):
-    """Exit code, peak of memory in MiB, and seconds of the processor."""
-    env = os.environ | {"MXFP4_PACK_DEVICE": "cpu", "MXFP4_PACK_THREADS": "2", "XDG_CACHE_HOME": "", "HOME": ""}
-    process = subprocess.Popen([program, *map(str, args)], env=env, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
 
 
 def main():
@@ -43,7 +35,8 @@ def main():
                      ["convert", source, out, *cpu, "--threads", "2"],
                      ["convert", source, out, *hopper],
                      ["verify", out, "--source", source, "--level", "bytes"]):
-            code, memory, seconds = peak(program, *args)
+            code, _, memory, seconds = run(program, *args, MXFP4_PACK_THREADS="2")
+            memory /= 1 << 20
             well = code == 0 and memory <= limit
             failed += not well
             options = " ".join(a for a in map(str, args) if a.startswith("--"))
