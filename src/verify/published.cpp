@@ -146,16 +146,18 @@ PublishedReport compare_with_list(const VerifyOptions& options, const PackedChec
   PublishedReport report;
   report.list = options.published;
   FileComparison comparison(packed, list, problems);
+  Problems unlisted;  // of the list, not of OUT
   std::set<std::string> kept;
   for (const std::string& name : original_files(packed.manifest.source)) {
     kept.insert(name);
     if (find(list, name))
       ++report.files;
     else if (find_shard(packed.manifest.source, name))
-      report_not_listed(name, list, problems);
+      report_not_listed(name, list, unlisted);
     else
       report.not_listed.push_back(name);
   }
+  unlisted.throw_if_any();
   for (const PublishedFile& f : list)
     if (!kept.count(f.name)) report.not_kept.push_back(f.name);
   comparison.compare_small_files();

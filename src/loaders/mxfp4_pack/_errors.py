@@ -15,7 +15,7 @@ class Refused(ValueError):
         super().__init__(printable(str(message), keep="\n"))
 
 
-def refuse_set(options: dict[str, object]) -> None:
+def refuse_options(options: dict[str, object]) -> None:
     """Refuses those of {option: value} that are set."""
     if set_ := [name for name, value in options.items() if value]:
         raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "

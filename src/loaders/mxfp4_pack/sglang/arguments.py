@@ -4,7 +4,7 @@ import importlib
 import os
 
 from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
-from mxfp4_pack._errors import refuse_set
+from mxfp4_pack._errors import refuse_options
 
 UNPLACED = "SGLang's GptOssSparseMoeBlock gives its router no expert_location_dispatch_info, so tokens miss experts that moved"
 # Formats of DefaultModelLoader, which ends in `after_load_model`, for safetensors files.
@@ -79,7 +79,7 @@ def refuse_settings(args, packed):
         given["load_format"] not in LOAD_FORMATS,
         f"--weight-cache-mode {given['weight_cache_mode']} ({DAEMON})": given["weight_cache_mode"] not in (None, "off"),
     }
-    refuse_set(refused)
+    refuse_options(refused)
 
 
 def refuse_unchecked(directory):

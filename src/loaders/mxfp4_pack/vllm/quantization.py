@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import torch
 from mxfp4_pack import METHOD, Manifest, Misfit, UnpackedLayer, Refused, check_version, fall_back
-from mxfp4_pack._errors import printable, refuse_set
+from mxfp4_pack._errors import printable, refuse_options
 from mxfp4_pack.compare import in_form_of
 from mxfp4_pack.repeat import Repeat
 from vllm.config import get_current_vllm_config
@@ -112,7 +112,7 @@ def refuse_settings(vllm, method):
         getattr(getattr(given, "prefetch", None), "offload_group_size", 0),
         **load_formats.refused(vllm.load_config.load_format, method),
     }
-    refuse_set(found)
+    refuse_options(found)
 
 
 def refuse_class(cls):
