@@ -242,7 +242,9 @@ std::string Client::expected_version(const RemoteFile& file, const HttpHeaders& 
 /// Whether the headers are those of the wanted range of this file. Sets unknown members of `file`. Returns a problem,
 /// or an empty text.
 std::string Client::check_range(const HttpHeaders& h, int64_t offset, int64_t bytes, RemoteFile& file) {
-  if (h.status == 200) return "sent whole, a range was expected; the server cannot send ranges; download the checkpoint and convert the copy";
+  if (h.status == 200)
+    return "sent whole, a range was expected; the server cannot send ranges; download the checkpoint and convert the "
+           "copy";
   if (!h.content_encoding.empty()) return fmt::format("sent as {}, plain bytes expected", h.content_encoding);
   if (h.first != offset || h.total < 0 || h.last != std::min(offset + bytes, h.total) - 1)
     return fmt::format("bytes {} to {} of {} were sent, {} to {} expected", h.first, h.last, h.total, offset,
