@@ -196,6 +196,8 @@ void inspect_output(const InspectOptions& options) {
   if (verbosity() == Verbosity::quiet) return;
   print_out("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
   print_text("made from", ck, p->model);
+  if (p->manifest.options.model.allow_incomplete)
+    print_line("incomplete: converted with --allow-incomplete, since tensors were missing or damaged");
   for (size_t i = 0; i < p->sets.size(); ++i) print_set(*p, i, options.checkpoint);
 }
 

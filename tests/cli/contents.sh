@@ -51,6 +51,7 @@ test_allowed() {
   expect 'the same again is no other conversion' 0 '' 'unchanged' on expert out --allow-incomplete
   expect 'from one form to another it stays so' 0 '' "$found" on out again
   expect 'the other has it, too' 0 '^ *"allow_incomplete": true,$' '' cat again/mxfp4-pack.json
+  expect 'inspect says it' 0 '^incomplete: converted with --allow-incomplete' '' "$program" inspect again
   expect 'a set beside it' 0 '' "$found" "$program" convert expert out --backend triton-hopper --engine vllm --add
   synth gpt-oss-20b whole --tiny --layers 4
   expect 'of a whole checkpoint nothing is said' 0 '' 'check it with' on whole mute --allow-incomplete
