@@ -17,8 +17,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t copied_at_once = int64_t(8) << 20;  // fits into a packing job's buffer
-
 /// The last range of each job.
 std::vector<TensorRange> last_ranges(const Plan& plan, const std::vector<int64_t>& jobs) {
   std::vector<TensorRange> ends;
@@ -221,13 +219,7 @@ int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
   const Piece& piece = pieces.list[0];
   const int64_t origin = plan_.copied[piece.tensor].offset + piece.range.offset;
   int64_t done = 0;
-  while (done < piece.range.bytes && !failed_) {  // parts end at page boundaries of the written file
-    const int64_t most = copied_at_once - (origin + done) % DirectFile::page;
-    Pieces part = pieces;
-    part.source_bytes = std::min(piece.range.bytes - done, most);
-    part.list[0].range = {piece.range.tensor, piece.range.offset + done, part.source_bytes};
-    done += copy(worker, part, passed);
-  }
+  for (const Pieces& part : copied_parts(pieces, origin)) done += copy(worker, part, passed);
   return done;
 }
 

@@ -66,18 +66,28 @@ class Unpacking {
   /// Returns the number of bytes written.
   int64_t carry_out(Worker& worker, const Job& job) {
     const auto* copy = std::get_if<CopyJob>(&job);
-    if (!copy) return restore(worker, pieces_in(plan_, job));
+    if (!copy) {
+      const Pieces pieces = pieces_in(plan_, job);
+      PieceHasher hasher = source_hasher(pieces, sums_);
+      return restore(worker, pieces, hasher);
+    }
     int64_t done = 0;
-    for (size_t i = copy->begin; i < copy->end; ++i) done += restore(worker, pieces_in(plan_, CopyJob{i, i + 1}));
+    for (size_t i = copy->begin; i < copy->end; ++i) {
+      const Pieces whole = pieces_in(plan_, CopyJob{i, i + 1});
+      PieceHasher hasher = source_hasher(whole, sums_);
+      for (const Pieces& part : copied_parts(whole, place_of(whole.list.front())))
+        done += restore(worker, part, hasher);
+    }
     return done;
   }
 
+  /// Of a copied piece, in its file.
+  int64_t place_of(const Piece& piece) const { return restored(*piece.range.tensor).offset + piece.range.offset; }
+
   /// A copied piece is read into memory with the position within a page that direct writes need.
-  int64_t restore(Worker& worker, const Pieces& pieces) {
-    const Piece& first = pieces.list.front();
-    const int64_t offset = pieces.tensor ? 0 : restored(*first.range.tensor).offset + first.range.offset;
+  int64_t restore(Worker& worker, const Pieces& pieces, PieceHasher& hasher) {
+    const int64_t offset = pieces.tensor ? 0 : place_of(pieces.list.front());
     uint8_t* source = worker.source.reserve(pieces.source_bytes, offset);
-    PieceHasher hasher = source_hasher(pieces, sums_);
     from_->read(worker, pieces, source, std::ref(hasher));
     int64_t done = 0;
     for (const Piece& p : pieces.list) {

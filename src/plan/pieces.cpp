@@ -1,5 +1,9 @@
 #include "src/plan/pieces.h"
 
+#include <algorithm>
+
+#include "src/io/direct_file.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -47,6 +51,18 @@ Pieces pieces_in(const Plan& plan, const Job& job) {
   for (const CopyPiece& p : plan.pieces_of(std::get<CopyJob>(job)))
     add(out, {.range = p.range, .tensor = p.copied, .number = size_t(p.range.offset / copy_piece_bytes)});
   return out;
+}
+
+std::vector<Pieces> copied_parts(const Pieces& whole, int64_t origin) {
+  std::vector<Pieces> parts;
+  const TensorRange& range = whole.list.front().range;
+  for (int64_t done = 0; done < range.bytes; done += parts.back().source_bytes) {
+    const int64_t most = copied_at_once - (origin + done) % DirectFile::page;
+    Pieces& part = parts.emplace_back(whole);
+    part.source_bytes = std::min(range.bytes - done, most);
+    part.list.front().range = {range.tensor, range.offset + done, part.source_bytes};
+  }
+  return parts;
 }
 
 }  // namespace mxfp4

@@ -33,4 +33,9 @@ struct Pieces {
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
 Pieces pieces_in(const Plan& plan, const Job& job);
 
+inline constexpr int64_t copied_at_once = int64_t(8) << 20;  // fits into a packing job's buffer
+/// The only piece of `whole`, a copied tensor's, in parts of at most copied_at_once. Its first byte is at `origin` of
+/// the written file, and parts end at page boundaries of that file.
+std::vector<Pieces> copied_parts(const Pieces& whole, int64_t origin);
+
 }  // namespace mxfp4

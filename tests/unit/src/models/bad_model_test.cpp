@@ -194,6 +194,16 @@ TEST_CASE("nothing to convert") {
         }) ==
         Lines{"CKPT: no MXFP4 routed experts found; layers.0.ffn.experts.0.w1.weight is F8_E4M3 [64, 64], config.json "
               "says quant_method fp8"});
+  const auto half = [](const char* name, bool with_nvfp4_scales) {
+    MadeCheckpoint c;
+    c.config = {{"model_type", "x"}};
+    c.tensors()[name] = make_codes(Dtype::U8, {64, 32});
+    if (with_nvfp4_scales) c.tensors()["a.experts.mine_scale"] = make_scales(Dtype::F8_E4M3, {64, 4});
+    return said_to(c).at(0);
+  };
+  CHECK_THAT(half("a.experts.mine_w", false), Catch::Contains("a.experts.mine_w is U8 [64, 32], without scales, and"));
+  CHECK_THAT(half("a.experts.mine_scale", false), Catch::Contains("is U8 [64, 32], scales without codes, and"));
+  CHECK_THAT(half("a.experts.mine_w", true), Catch::Contains("is U8 [64, 32], with scales of NVFP4, and"));
   CHECK(said_to_gpt_oss([](auto& c) { c.tensors().clear(); }) ==
         Lines{"CKPT: no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected, config.json says "
               "quant_method mxfp4"});
