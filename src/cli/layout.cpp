@@ -1,7 +1,6 @@
 #include "src/inspect/layout.h"
 
 #include "src/backends/engine.h"
-#include "src/base/new_file.h"
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
@@ -63,8 +62,7 @@ void add_layout(CLI::App& root, Common& common, Run& run) {
     o.json = common.json;
     if (!o.engine.empty()) settle_engine(o.engine, o.engine_version);
     if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
-    if (const LastStep file = last_step(o.file); !o.backend.empty() && file.above)
-      check_not_in_output(o.file, file.above);
+    if (!o.backend.empty()) check_not_in_output(o.file);
     layout(o);
     return 0;
   });

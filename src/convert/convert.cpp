@@ -8,7 +8,6 @@
 #include "src/backends/select.h"
 #include "src/backends/unread.h"
 #include "src/base/log.h"
-#include "src/base/new_file.h"
 #include "src/base/signals.h"
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
@@ -354,7 +353,7 @@ Json convert(const ConvertOptions& options) {
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   if (options.dry_run) {
     refuse_link(options.out);
-    if (const LastStep out = last_step(options.out); out.above) check_not_in_output(options.out, out.above);
+    check_not_in_output(options.out);
     return convert_to(options, {});
   }
   const Place place = place_of(options.out);

@@ -75,18 +75,18 @@ class Unpacking {
     for (size_t i = copy->begin; i < copy->end; ++i) {
       const Pieces whole = pieces_in(plan_, CopyJob{i, i + 1});
       PieceHasher hasher = source_hasher(whole, sums_);
-      for (const Pieces& part : copied_parts(whole, place_of(whole.list.front())))
+      for (const Pieces& part : copied_parts(whole, offset_of(whole.list.front())))
         done += restore(worker, part, hasher);
     }
     return done;
   }
 
-  /// Of a copied piece, in its file.
-  int64_t place_of(const Piece& piece) const { return restored(*piece.range.tensor).offset + piece.range.offset; }
+  /// The place of a copied piece in its file.
+  int64_t offset_of(const Piece& piece) const { return restored(*piece.range.tensor).offset + piece.range.offset; }
 
   /// A copied piece is read into memory with the position within a page that direct writes need.
   int64_t restore(Worker& worker, const Pieces& pieces, PieceHasher& hasher) {
-    const int64_t offset = pieces.tensor ? 0 : place_of(pieces.list.front());
+    const int64_t offset = pieces.tensor ? 0 : offset_of(pieces.list.front());
     uint8_t* source = worker.source.reserve(pieces.source_bytes, offset);
     from_->read(worker, pieces, source, std::ref(hasher));
     int64_t done = 0;

@@ -118,6 +118,8 @@ void check_has_manifest(const Folder& out, const std::string& shown);
 void refuse_unfinished(const std::string& shown);
 /// Throws Error{usage} if `above`, in which `out` is to be made, is an output or lies in one.
 void check_not_in_output(const std::string& out, const Folder& above);
+/// The same for a path that nobody holds. Nothing is said of a folder above it that does not exist.
+void check_not_in_output(const std::string& out);
 Manifest read_manifest_file(const std::string& path);
 
 /// The files that OUT's manifest lists. Reads the manifest's text only, no tables.

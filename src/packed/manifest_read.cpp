@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/new_file.h"
 #include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
 #include "src/io/source_folder.h"
@@ -237,6 +238,10 @@ void check_not_in_output(const std::string& out, const Folder& above) {
       fail(ErrorKind::usage, "{}: lies inside the output {}; choose another place", out, path.string());
     path = path.parent_path();
   }
+}
+
+void check_not_in_output(const std::string& out) {
+  if (const LastStep step = last_step(out); step.above) check_not_in_output(out, step.above);
 }
 
 Manifest read_manifest_file(const std::string& path) {
