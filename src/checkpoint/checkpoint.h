@@ -131,8 +131,11 @@ int64_t config_count(const Json& config, const char* key, int64_t otherwise);
 /// A string of any object.
 std::string json_string(const Json& object, const char* key, std::string otherwise = {});
 
+/// The keys of a config that count the main layers.
+inline constexpr const char* layer_keys[] = {"num_hidden_layers", "n_layers", "n_layer", "num_layers"};
+
 /// The keys that a family reads. Each key must have its type unless it is absent or null; quantization_config must be
-/// an object.
+/// an object, and layer_keys are counts.
 struct ConfigTypes {
   std::vector<const char*> strings, numbers, counts;
 };

@@ -79,8 +79,11 @@ void check_config_types(const Json& config, const ConfigTypes& types, Problems& 
   };
   for (const char* key : types.strings) check(key, "a string", [](const Json& v) { return v.is_string(); });
   for (const char* key : types.numbers) check(key, "0 or a number from 2^-20 to 2^20", is_computable);
-  for (const char* key : types.counts)
+  const auto check_count = [&](const char* key) {
     check(key, "a whole number of at least 1", [&](const Json&) { return config_count(config, key, 0) > 0; });
+  };
+  for (const char* key : types.counts) check_count(key);
+  for (const char* key : layer_keys) check_count(key);
   check("quantization_config", "an object", [](const Json& v) { return v.is_object(); });
 }
 

@@ -11,9 +11,6 @@
 
 namespace mxfp4 {
 
-/// The keys of a config that count the main layers.
-inline constexpr const char* layer_keys[] = {"num_hidden_layers", "n_layers", "n_layer", "num_layers"};
-
 /// Whether a part of a name is one of layers of multi-token prediction: "mtp", "mtp_layers", "nextn".
 bool names_mtp(std::string_view part);
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "src/models/families.h"
-#include "src/models/layer_names.h"
 
 namespace mxfp4 {
 
@@ -46,13 +45,13 @@ int64_t chosen_experts(const Json& config) {
 }  // namespace
 
 void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
-  ConfigTypes types = {{"model_type", "hidden_act", "scoring_func", "expert_dtype"},
-                       {"swiglu_alpha", "swiglu_beta", "swiglu_limit", "routed_scaling_factor"},
-                       {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", "n_routed_experts",
-                        "num_experts", "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size",
-                        "expert_ffn_hidden_size", "expert_hidden_dim"}};
-  types.counts.insert(types.counts.end(), std::begin(layer_keys), std::end(layer_keys));
-  check_config_types(ck.config, types, problems);
+  check_config_types(ck.config,
+                     {{"model_type", "hidden_act", "scoring_func", "expert_dtype"},
+                      {"swiglu_alpha", "swiglu_beta", "swiglu_limit", "routed_scaling_factor"},
+                      {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", "n_routed_experts",
+                       "num_experts", "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size",
+                       "expert_ffn_hidden_size", "expert_hidden_dim"}},
+                     problems);
   if (const double scaling = config_number(ck.config, "routed_scaling_factor", 1);
       scaling == 0 && !std::signbit(scaling))
     problems.error(config_name,
