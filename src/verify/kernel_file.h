@@ -15,7 +15,8 @@ namespace mxfp4 {
 
 /// A safetensors file. Batch N has these tensors:
 /// - N.x, F32 [tokens, hidden]: The inputs, exact in bf16.
-/// - N.ids, I32, and N.weights, F32 [tokens, top_k]: The chosen experts and their factors, with routed scaling.
+/// - N.ids, I32, and N.weights, F32 [tokens, top_k]: The chosen experts (-1: none) and their factors, with
+///   routed scaling.
 /// - N.out, F64 [tokens, hidden]: The layer's result.
 ///
 /// The metadata's N.layer is the layer's module.

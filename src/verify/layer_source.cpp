@@ -25,12 +25,14 @@ void read_all(const ShardReader& reader, const std::vector<Read>& reads, int thr
            [&](int64_t i) { reader.read(reads[size_t(i)].range, reads[size_t(i)].to); });
 }
 
-bool has_nan_scales(const MoeSource& source) {
-  for (const SourceExpert& e : source)
-    for (const SourceMatrix* m : {&e.gate, &e.up, &e.down})
+std::set<int32_t> not_finite(const MoeSource& source) {
+  std::set<int32_t> found;
+  for (size_t e = 0; e < source.size(); ++e)
+    for (const SourceMatrix* m : {&source[e].gate, &source[e].up, &source[e].down})
       for (int64_t r = 0; r < m->n; ++r)
-        if (const uint8_t* row = m->scales.row(r); std::memchr(row, 0xFF, size_t(m->k / group))) return true;
-  return false;
+        if (std::memchr(m->scales.row(r), 0xFF, size_t(m->k / group)) || !std::isfinite(bias_of(*m, r)))
+          found.insert(int32_t(e));
+  return found;
 }
 
 LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, int threads) {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "kernels/moe/moe_source.h"
@@ -20,8 +21,8 @@ struct Read {
 };
 void read_all(const ShardReader& reader, const std::vector<Read>& reads, int threads);
 
-/// Whether any scale is 0xFF.
-bool has_nan_scales(const MoeSource& source);
+/// The experts with a scale or a bias that is NaN or infinite.
+std::set<int32_t> not_finite(const MoeSource& source);
 
 class LayerSource {
  public:

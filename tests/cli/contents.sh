@@ -60,9 +60,12 @@ test_allowed() {
 test_nan_scales() {
   with nan nan layers.0.mlp.experts.gate_up_proj_scales@0
   prepare on nan out --allow-incomplete -q
-  expect 'verify says why the results are not finite' 1 \
-    ', every expert: .* not finite: scales of the source are NaN here, recorded by convert with --allow-incomplete$' 'warning: convert found' \
-    "$program" verify out --source nan
+  expect 'verify computes the others' 0 '^ +16 +2/3 .*right$' \
+    'layers.0.mlp.experts: NaN or infinity in 1 expert of the source, 0 first: not computed$' "$program" verify out --source nan
+  also 'right at level kernels .*; the checkpoint is incomplete: convert found weights of zeros, NaN or infinity'
+  with none nan layers.0.mlp.experts.gate_up_proj_bias@{0..2}
+  prepare on none none-out --allow-incomplete -q
+  expect 'no expert is left' 0 'right at level bytes' 'NaN or infinity in 3 experts' "$program" verify none-out --source none
   expect 'a set beside it, without the option' 0 '' 'scales: holds NaN$' "$program" convert nan out --backend triton-hopper --engine vllm --add
 }
 run_cases
