@@ -226,7 +226,7 @@ Json write_output(const ConvertOptions& options, OutputDir& out, const Input& in
   return report(options, in, trusts_parts ? PublishedList() : in.published, p.plan, devices, conversion);
 }
 
-/// The place of OUT. output: null for a part and for a dry run. place: null for a dry run.
+/// The place of OUT. place: null for a dry run. output: null for that and a part, and if the file system is read-only.
 struct Target {
   const Place* place = nullptr;
   OutputDir* output = nullptr;
@@ -253,7 +253,9 @@ Json convert_model(const ConvertOptions& options, OutputDir* output, const Input
   note_choices(options, p.plan, devices);
   to.check(p.plan);  // before leftovers of an earlier run are removed
   if (options.part) return convert_part(options, p.plan, in, devices);
-  return write_output(options, *output, in, to, p, devices);
+  if (output) return write_output(options, *output, in, to, p, devices);
+  OutputDir late(in.place->again(), options.out, owned_files);
+  return write_output(options, late, in, to, p, devices);
 }
 
 Extent extent_of(const ConvertOptions& o) { return o.dry_run ? Extent::headers : Extent::all; }
@@ -365,8 +367,9 @@ Json convert(const ConvertOptions& options) {
 Json convert(const ConvertOptions& options, const Place& place) {
   if (!is_own_source(options, place)) check_apart(options.out, place, options.checkpoint);
   check_not_in_output(options.out, place.above);
-  std::optional<OutputDir> output;  // locks OUT before anything in it is read
-  if (!options.part) output.emplace(place.again(), options.out, owned_files);
+  std::optional<OutputDir> output;  // locks OUT before anything in it is read; needs no lock if nobody can change it
+  if (!options.part && !(is_read_only(place.above) && has_manifest(place.folder())))
+    output.emplace(place.again(), options.out, owned_files);
   return convert_to(options, {&place, output ? &*output : nullptr});
 }
 

@@ -150,6 +150,11 @@ Place place_of(const std::string& out, const std::string& source) {
   return place;
 }
 
+bool is_read_only(const Folder& folder) {
+  struct statvfs s;
+  return ::fstatvfs(folder.fd(), &s) == 0 && (s.f_flag & ST_RDONLY);
+}
+
 void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare) {
   struct statvfs space;
   if (::fstatvfs(folder.fd(), &space) != 0) fail_errno(folder.path(), "cannot ask for free space", errno);

@@ -39,6 +39,9 @@ void check_apart(const std::string& out, const Place& place, const std::string& 
 /// as free space, unless they have other hard links.
 void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare);
 
+/// Whether a folder's file system is mounted read-only.
+bool is_read_only(const Folder& folder);
+
 /// The mount point on a path or below it; empty if there is none, or if the system does not list its mounts.
 std::string mounted_in(const std::string& path);
 

@@ -18,6 +18,16 @@ test_mount_point() {
   expect 'is right' 0 'right' '' "$program" verify "$dir/volume/out" --source "$tiny"
   umount "$dir/volume"
 }
+test_read_only() {
+  prepare on out -q
+  prepare mount --bind "$dir" "$dir"
+  prepare mount -o remount,bind,ro "$dir"
+  expect 'the same again' 0 '' 'out: unchanged$' on out
+  expect 'the set again' 0 '' 'out: unchanged$' on out --add
+  expect 'another' 2 '' 'out: cannot be made in .*: Read-only file system' on out --add --tp-size 2
+  expect 'a new one' 2 '' 'new: cannot be made in .*: Read-only file system' on new
+  umount "$dir"
+}
 # The source under a second path.
 test_source_under_a_second_path() {
   prepare cp -r "$tiny" "$dir/source"
