@@ -121,12 +121,16 @@ RemoteListing list_hub(const RemoteAddress& a) {
     fail(ErrorKind::usage, "{}: HF_HUB_OFFLINE is set, so the hub is not asked; {}", a.shown,
          a.shown.find('@') == a.shown.npos ? "the cache does not have the repository"
                                            : "give the folder of that snapshot in the cache");
-  std::string url = or_else(environment_text("HF_ENDPOINT"), "https://huggingface.co");
+  const std::string endpoint = environment_text("HF_ENDPOINT");
+  std::string url = or_else(endpoint, "https://huggingface.co");
   while (url.ends_with('/')) url.pop_back();
+  if (!url.starts_with("https://") && !url.starts_with("http://"))
+    fail(ErrorKind::usage, "HF_ENDPOINT: {}: an address of https:// was expected", url);
   const std::string token = hub_token();
   if (!is_printable(token)) fail(ErrorKind::usage, "HF_TOKEN: holds characters that no token has");
   RemoteListing listing;
-  listing.client = std::make_unique<Client>(a.shown, url, Credentials{.bearer = token});
+  listing.client = std::make_unique<Client>(a.shown + (endpoint.empty() ? "" : " at HF_ENDPOINT"), url,
+                                            Credentials{.bearer = token});
   const Hub hub{a, url, fmt::format("{}/api/models/{}", url, a.place), *listing.client};
   const Revision revision = revision_of(hub);
   listing.published = files_of(hub, revision.commit);

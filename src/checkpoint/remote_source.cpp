@@ -135,9 +135,14 @@ void RemoteSource::make_placeholder(const RemoteFile& file) const {
 
 void RemoteSource::fetch_config_and_index() {
   constexpr const char* names[] = {config_name, index_name};
+  bool is_here[2] = {};
   run_jobs(2, 2, [&](int64_t i) {
-    if (const auto at = files_.find(names[i]); at != files_.end()) fetch_text(at->second, !listing_.is_whole);
+    const auto at = files_.find(names[i]);
+    is_here[i] = at != files_.end() && fetch_text(at->second, !listing_.is_whole);
   });
+  if (!listing_.is_whole && !is_here[0] && !is_here[1])
+    fail(ErrorKind::input, "{}: no {} and no {}; a checkpoint's folder was expected", address_.shown, config_name,
+         index_name);
 }
 
 /// The shards that the index names, or else the *.safetensors of the folder.

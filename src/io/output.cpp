@@ -276,8 +276,9 @@ void OutputDir::end() {
     return;
   }
   if (keep_ && is_in_place() && !journal_->records().empty()) {
-    note(fmt::format("{}: kept {}; run the same command again to continue", place_.path(),
-                     counted(int64_t(journal_->records().size()), "finished step")));
+    note(fmt::format("{}: kept {}; {}run the same command again to continue", place_.path(),
+                     counted(int64_t(journal_->records().size()), "finished step"),
+                     !replace_ && place_.above.has(place_.name) ? "move what is there away, then " : ""));
     return;
   }
   if (!keep_ && !journal_->records().empty())

@@ -246,7 +246,8 @@ std::string Client::check_range(const HttpHeaders& h, int64_t offset, int64_t by
     return "sent whole, a range was expected; the server cannot send ranges; download the checkpoint and convert the "
            "copy";
   if (!h.content_encoding.empty()) return fmt::format("sent as {}, plain bytes expected", h.content_encoding);
-  if (h.first != offset || h.total < 0 || h.last != std::min(offset + bytes, h.total) - 1)
+  if (h.total < 0) return "sent without its whole size in Content-Range; download the checkpoint and convert the copy";
+  if (h.first != offset || h.last != std::min(offset + bytes, h.total) - 1)
     return fmt::format("bytes {} to {} of {} were sent, {} to {} expected", h.first, h.last, h.total, offset,
                        offset + bytes - 1);
   if (!file.is_known) {

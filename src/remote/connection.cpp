@@ -88,18 +88,20 @@ bool has_proxy() {
   return std::any_of(std::begin(names), std::end(names), [](auto* name) { return !environment_text(name).empty(); });
 }
 
-/// Whether the cause may be gone at the next attempt.
-bool may_pass(CURLcode code) {
+/// Whether the cause may be gone at the next attempt. problem: libcurl's text, which tells a broken TLS connection from
+/// one that was refused.
+bool may_pass(CURLcode code, const std::string& problem) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
     case CURLE_PARTIAL_FILE:
     case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_SSL_CONNECT_ERROR:
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
       return true;
+    case CURLE_SSL_CONNECT_ERROR:
+      return problem.find("SSL routines") == problem.npos || problem.find("eof") != problem.npos;
     default:
       return false;
   }
@@ -240,8 +242,8 @@ HttpResult Connection::get(const HttpRequest& request, const BodySink& sink) {
   HttpResult& r = e.result;
   r.is_whole = code == CURLE_OK;
   if (r.is_whole) return r;
-  r.may_pass = may_pass(code) && e.refused.empty();
   r.problem = !e.refused.empty() ? e.refused : e.error[0] ? e.error : libcurl().easy_strerror(code);
+  r.may_pass = may_pass(code, r.problem) && e.refused.empty();
   const bool is_unknown = r.problem.find("issuer") != r.problem.npos || r.problem.find("self") != r.problem.npos;
   if ((code == CURLE_PEER_FAILED_VERIFICATION && is_unknown) || code == CURLE_SSL_CACERT_BADFILE)
     r.problem += "; name your authority's certificates in SSL_CERT_FILE";

@@ -27,7 +27,7 @@ test_hub() {
     expect "at $address, of its main branch" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
       "$program" inspect "${address}openai/gpt-oss-20b/tree/main/"
   done
-  expect 'one that the cache has not, by its address, is read from the hub' 2 '' '^mxfp4-pack: error: hf://openai/gpt-oss-9b: ' \
+  expect 'one that the cache has not, by its address, is read from the hub' 2 '' '^mxfp4-pack: error: hf://openai/gpt-oss-9b at HF_ENDPOINT: ' \
     env HF_ENDPOINT=http://127.0.0.1:9 "$program" inspect huggingface.co/openai/gpt-oss-9b/tree/main
   expect 'a name with a slash behind' 0 'gpt-oss' 'its snapshot .*snapshots/abc$' "$program" inspect openai/gpt-oss-20b/
 }

@@ -180,6 +180,13 @@ test_addresses() {
   refused 'no key' '403 \(AccessDenied\); set AWS_ACCESS_KEY_ID' env -u AWS_ACCESS_KEY_ID "$program" inspect s3://own/model
   refused 'a prefix without objects' 'no object' "$program" inspect s3://own/none
   refused 'no bucket' '404 \(NoSuchBucket\); does it exist' "$program" inspect s3://none/x
+  refused 'no folder' 'none: no config.json and no model.safetensors.index.json; a checkpoint.s folder was expected' \
+    "$program" inspect "$origin/plain/own/none"
+  refused 'TLS to a server without it' 'wrong version number$' "$program" inspect "https://127.0.0.1:$port/plain/own/model"
+  refused 'an endpoint without a server' 'hf://own/model at HF_ENDPOINT: revision main: .* connect' \
+    env HF_ENDPOINT=http://127.0.0.1:1 "$program" inspect "$hub"
+  refused 'an endpoint without a scheme' 'HF_ENDPOINT: host: an address of https:// was expected' \
+    env HF_ENDPOINT=host "$program" inspect "$hub"
   refused 'offline' 'HF_HUB_OFFLINE is set, so the hub is not asked; the cache does not have the repository' \
     env HF_HUB_OFFLINE=yes "$program" inspect "$hub"
   refused 'offline, with a revision' 'the hub is not asked; give the folder of that snapshot' \
@@ -280,6 +287,10 @@ test_versions() {
   expect 'a repository has its commit' 0 '' '' converted "$hub" out -q
   (cd own/model && find . -type f ! -name SHA256SUMS -exec sha256sum {} + >SHA256SUMS)
   expect 'a published hash is a version' 0 '' '' converted "$origin/plain/own/model" out2 -q
+}
+test_total() {
+  served --odd no-total
+  refused 'a range without the whole size' 'sent without its whole size in Content-Range; download' converted "$hub" out -q
 }
 test_commit() {
   served --odd other-commit

@@ -39,6 +39,15 @@ stage=.o.mxfp4-pack partial=.o.mxfp4-pack/new journal=.o.mxfp4-pack/journal
 on() { "$program" convert "$dir/in" "$dir/o" --backend marlin --engine vllm -q "$@"; }
 cp -r "$tiny" "$once/in"
 
+test_out_that_comes_during_the_run() {
+  to_first_job : "$dir/k" "${from[@]}" "$once/many" "$dir/k"
+  kill -STOP $pid
+  mkdir k
+  expect 'is kept' 2 '' 'k: kept [0-9]+ finished steps?; move what is there away, then run the same command again to continue' \
+    go_on $pid "$once/said"
+  rmdir k
+  expect 'and the run goes on' 0 '' 'steps are done already' "${from[@]}" "$once/many" "$dir/k"
+}
 test_staging_directory_of_others() {
   cp -r "$once/in" in
   mkdir -m 700 "$stage"
