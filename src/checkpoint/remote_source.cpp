@@ -203,6 +203,16 @@ void RemoteSource::set_state(Shard& shard) const {
   shard.links = 0;
 }
 
+void RemoteSource::check_unchanged() const {
+  for (const char* name : {config_name, index_name}) {
+    const std::string path = folder_ + "/" + name;
+    if (!fs::exists(path) || files_.at(name).is_fixed) continue;
+    const auto found = listing_.client->text(name, files_.at(name).url, max_text_bytes);
+    if (!found.absent.empty() || found.text != read_text(open_read(path, name)))
+      fail(ErrorKind::input, "{}: {}: changed while it was read; start again", address_.shown, name);
+  }
+}
+
 std::unique_ptr<RemoteReader> RemoteSource::reader(const std::vector<Shard>& shards) {
   std::vector<RemoteFile*> files;
   for (const Shard& s : shards) files.push_back(&files_.at(s.name));

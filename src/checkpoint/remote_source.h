@@ -33,6 +33,8 @@ class RemoteSource {
   const std::set<std::string>& unread() const { return unread_; }
   /// Replaces the state of a shard's local file by that on the server.
   void set_state(Shard& shard) const;
+  /// Reads config.json and the index again, unless they are of a commit. Throws Error{input} if they have changed.
+  void check_unchanged() const;
   /// Reads the shards' bytes. This object must outlive the result.
   std::unique_ptr<RemoteReader> reader(const std::vector<Shard>& shards);
 

@@ -20,8 +20,10 @@ ShardReader::ShardReader(const Checkpoint& checkpoint, CacheRoom room)
   int64_t bytes = 0;
   for (const Shard& s : checkpoint.shards) bytes += s.state.bytes;
   room_.expect(bytes);
-  if (checkpoint.remote) remote_ = checkpoint.remote->reader(checkpoint.shards);
-  check_unchanged();
+  if (checkpoint.remote)
+    remote_ = checkpoint.remote->reader(checkpoint.shards);
+  else
+    check_unchanged();
 }
 
 ShardReader::~ShardReader() = default;
@@ -92,7 +94,7 @@ bool ShardReader::is_cached(const TensorRange& r) const {
 }
 
 void ShardReader::check_unchanged() const {
-  if (remote_) return;
+  if (remote_) return checkpoint_.remote->check_unchanged();
   for (const auto* files : {&checkpoint_.shards, &checkpoint_.texts})
     for (const Shard& file : *files) open_again(file);
 }

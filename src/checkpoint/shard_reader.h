@@ -35,7 +35,7 @@ class ShardReader {
   /// See DirectFile::is_cached. True for a shard on a server.
   bool is_cached(const TensorRange& range) const;
   /// Throws Error{input} if a shard was replaced, or if its size or mtime has changed. Throws Error{io} if a shard is
-  /// missing. A read from a server has thrown already if the shard had changed.
+  /// missing. Of a server's files it asks for the small ones only: a read has thrown already if its shard had changed.
   void check_unchanged() const;
 
  private:

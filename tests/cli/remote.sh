@@ -334,6 +334,19 @@ test_changed_object() {  # behind a commit, without published hashes
   again --fault changed --at "$(wc -l <log)"
   refused 'another ETag' 'changed while it was read: "another" instead of' converted "$hub" out --no-published -q
 }
+test_changed_config() {  # after it was read
+  served
+  for file in config.json model.safetensors.index.json; do
+    for source in "$origin/plain/own/model" s3://own/model; do
+      rm -rf out .out.mxfp4-pack
+      to_first_job : out "$program" convert "$source" out --backend marlin --engine vllm --no-loader --threads 1 -q
+      kill -STOP $pid
+      echo >>own/model/$file
+      refused "$source: $file" "own/model/?: $file: changed while it was read; start again" go_on $pid "$once/said"
+      nothing out .out.mxfp4-pack
+    done
+  done
+}
 test_proxies() {
   cp -rp "$once/own" .
   serve proxy.log
