@@ -44,6 +44,7 @@ Json look_at_output(const std::string& out, const Place& place) {
          there ? ", and it is not an output of mxfp4-pack" : "");
   Problems damage;
   const auto packed = open_packed(there, out, damage);
+  if (!damage.any()) check_files(*packed, damage);
   check_as_written(*packed, damage);
   if (damage.any()) {
     std::vector<std::string> lines = {out + ": there are no parts of it, and the output is not as it was written:"};

@@ -60,7 +60,6 @@ std::string difference_of(std::string option, const Json& was, const Json& is) {
 std::string difference_of_source(const Plan& plan, const Manifest& m) {
   const Checkpoint& ck = *plan.checkpoint;
   if (m.source.config_text != ck.config_text) return "the checkpoint's config.json differs";
-  if (m.source.index != ck.index) return "the checkpoint's index differs";
   for (const ListedFile& f : m.files)
     if (f.kind == file_kind::source_headers && f.checksum != source_headers_checksum(ck))
       return "the checkpoint's tensors have other names, types or shapes";
@@ -72,7 +71,10 @@ std::string difference_of_source(const Plan& plan, const Manifest& m) {
   return {};
 }
 
-std::string difference_of_companions(const Checkpoint& ck, const Manifest& m) {
+}  // namespace
+
+std::string difference_of_files(const Checkpoint& ck, const Manifest& m) {
+  if (m.source.index != ck.index) return "the checkpoint's index differs";
   const std::set<std::string> ours(m.source.companions.begin(), m.source.companions.end()),
       theirs(ck.companions.begin(), ck.companions.end());
   for (const std::string& name : theirs)
@@ -85,12 +87,6 @@ std::string difference_of_companions(const Checkpoint& ck, const Manifest& m) {
   return {};
 }
 
-}  // namespace
-
-std::string difference_of_files(const Checkpoint& ck, const Manifest& m) {
-  return m.source.index != ck.index ? "the checkpoint's index differs" : difference_of_companions(ck, m);
-}
-
 std::string difference_of(const ModelOptions& was, const ModelOptions& is) {
   const Json recorded = to_json(was);
   std::string text;
@@ -101,7 +97,6 @@ std::string difference_of(const ModelOptions& was, const ModelOptions& is) {
 }
 
 void check_as_written(const PackedCheckpoint& out, Problems& damage) {
-  if (!damage.any()) check_files(out, damage);
   if (!damage.any()) check_nothing_else(out, damage);
   if (!damage.any()) compare_with_rebuilt(out, out.manifest.source, damage);
 }
@@ -125,8 +120,10 @@ std::string difference_of_set(const Plan& plan, const ManifestOptions& options, 
       difference_of("layout_version", m.sets.at(size_t(plan.set)).layout_version, plan.backend->layout_version);
   if (differs.empty()) differs = difference_of(m.options.model, options.model);
   if (differs.empty()) differs = difference_of_source(plan, m);
-  if (differs.empty()) differs = difference_of_companions(*plan.checkpoint, m);
+  const bool is_added = plan.checkpoint == &m.source;  // then both were looked at
+  if (differs.empty() && !is_added) differs = difference_of_files(*plan.checkpoint, m);
   if (!differs.empty()) return differs;
+  if (!is_added && !damage.any()) check_files(out, damage);
   check_as_written(out, damage);
   return damage.any() ? "it is not as it was written: " + damage.errors().front() : "";
 }

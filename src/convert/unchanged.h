@@ -21,8 +21,8 @@ std::string difference_of_set(const Plan& plan, const ManifestOptions& options, 
 /// The first difference of the index and the small files from those that OUT was made from; empty if there is none.
 std::string difference_of_files(const Checkpoint& checkpoint, const Manifest& out);
 
-/// Reports every difference of an opened output from its written form, except in tensors' bytes: sizes, headers, small
-/// files, and a manifest that does not fit its source and sets.
+/// After check_files(): reports files that the manifest does not list, and a manifest that does not fit its source and
+/// sets.
 void check_as_written(const PackedCheckpoint& out, Problems& damage);
 
 /// Whether the source has the contents from which OUT was made. Reads and hashes the source, unless a private cache
