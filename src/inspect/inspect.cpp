@@ -217,7 +217,7 @@ bool inspect(const InspectOptions& options) {
     return !problems.any();
   }
   if (verbosity() != Verbosity::quiet) print_text(ck.dir, ck, m);
-  if (verbosity() != Verbosity::quiet && !problems.any() && !m.family.empty())
+  if (verbosity() != Verbosity::quiet && !problems.any() && problems.warnings().empty() && !m.family.empty())
     print_line("lacks nothing that config.json promises; contents are not read, convert checks them");
   for (const std::string& line : m.notes) note(line);
   for (const std::string& line : problems.warnings()) warn(line);

@@ -1,6 +1,7 @@
 #include "src/models/complete.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "src/base/log.h"
@@ -14,8 +15,8 @@ constexpr int64_t most_layers = 10'000;
 
 int64_t count_in(const Json& object, const char* key) {
   const auto it = object.is_object() ? object.find(key) : object.end();
-  if (!object.is_object() || it == object.end() || !it->is_number_integer()) return 0;
-  return std::clamp<int64_t>(it->get<int64_t>(), 0, most_layers);
+  const double count = object.is_object() && it != object.end() && it->is_number() ? it->get<double>() : 0;
+  return count == std::floor(count) ? int64_t(std::clamp<double>(count, 0, most_layers)) : 0;
 }
 
 bool counts_layers(const Json& object) {

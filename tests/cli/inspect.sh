@@ -18,6 +18,14 @@ assert found["error"]["lines"] == found["problems"] and found["model_type"] == "
   expect 'inspect as JSON' 0 '"family":"gpt-oss".*"problems":\[\]' '' "$program" inspect "$tiny" --json
   expect 'inspect -q of what can be converted' 0 '' '' "$program" inspect "$tiny" -q
 }
+test_count_of_layers() {
+  cp -r "$tiny" "$dir/float"
+  sed -i 's/"num_hidden_layers": \([0-9]*\)/"num_hidden_layers": \1.0/' "$dir/float/config.json"
+  expect 'a float counts' 0 '^lacks nothing' '' "$program" inspect "$dir/float"
+  sed -i '/num_hidden_layers/d' "$dir/float/config.json"
+  expect 'no count' 0 '^layers 0-2' 'counts no layers' "$program" inspect "$dir/float"
+  also '^lacks nothing' 0
+}
 test_truncated_shard() {
   cp -r "$tiny" "$dir/cut"
   truncate -s -1000 "$dir/cut/model-00000-of-00001.safetensors"
