@@ -88,7 +88,7 @@ struct Checkpoint {
   std::string config_text;                                 // verbatim; empty if there is none
   TextInFile index;                                        // no bytes if there is none
   std::vector<std::string> companions;                     // other files to copy, relative paths, sorted
-  std::vector<std::string> left_out;                       // skipped files
+  std::map<std::string, std::string> left_out;             // skipped files, and why
   std::map<std::string, std::string> companion_checksums;  // by name, if a manifest has them
   std::map<std::string, Shard> companion_files;            // by name
   std::set<std::string> unread;                            // companions whose contents are unknown: see Extent

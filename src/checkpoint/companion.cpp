@@ -21,10 +21,12 @@ constexpr int64_t max_companion_bytes = int64_t(256) << 20;
 /// Whether the last part of a relative name begins with a dot.
 bool is_hidden(const std::string& name) { return name[name.rfind('/') + 1] == '.'; }
 
-bool is_left_out(const fs::path& relative, int64_t bytes) {
+/// Why a file is skipped, by its name and size; empty if it is not.
+std::string why_left_out(const fs::path& relative, int64_t bytes) {
   static const std::set<std::string> folders = {"original", "metal", "inference"};
-  return folders.count(relative.begin()->string()) || is_own_name(relative.string()) || is_weights(relative) ||
-         bytes > max_companion_bytes;
+  if (is_own_name(relative.string())) return "reserved name";
+  if (folders.count(relative.begin()->string()) || is_weights(relative)) return "other weights";
+  return bytes > max_companion_bytes ? "more than 256 MiB" : "";
 }
 
 class Finder {
@@ -37,22 +39,27 @@ class Finder {
     struct stat s = entry.state;
     const bool found = !entry.is_link() || ::stat(ck_.folder->path(entry.name).c_str(), &s) == 0;
     const bool is_folder = found && S_ISDIR(s.st_mode);
-    if (!found || is_hidden(entry.name)) return ck_.left_out.push_back(entry.name + (is_folder ? "/" : "")), false;
+    if (!found || is_hidden(entry.name))
+      return skip(entry.name + (is_folder ? "/" : ""), found ? "hidden" : "link to nothing");
     if (is_folder) return enters(entry);
     if (entry.name == config_name || entry.name == index_name || shards_.count(entry.name)) return false;
-    const bool carried = is_safe_name(entry.name) && S_ISREG(s.st_mode) && !is_left_out(entry.name, s.st_size) &&
-                         !(entry.is_link() && ck_.folder->leads_out(entry.name));
-    (carried ? ck_.companions : ck_.left_out).push_back(entry.name);
-    if (carried) open(entry.name);
+    if (!is_safe_name(entry.name)) return skip(entry.name, "unsafe name");
+    if (!S_ISREG(s.st_mode)) return skip(entry.name, "not a file");
+    if (const std::string why = why_left_out(entry.name, s.st_size); !why.empty()) return skip(entry.name, why);
+    if (entry.is_link() && ck_.folder->leads_out(entry.name)) return skip(entry.name, "link out of the checkpoint");
+    ck_.companions.push_back(entry.name);
+    open(entry.name);
     return false;
   }
 
  private:
+  bool skip(const std::string& name, const std::string& why) { return ck_.left_out.emplace(name, why), false; }
+
   bool enters(const Entry& entry) {
     const bool enter = std::count(entry.name.begin(), entry.name.end(), '/') < 2 && !entry.is_link();
     const bool readable = ::euidaccess(ck_.folder->path(entry.name).c_str(), R_OK | X_OK) == 0;
-    if (is_left_out(fs::path(entry.name) / "file", 0)) return enter && readable;
-    if (!enter) ck_.left_out.push_back(entry.name + "/");
+    if (!why_left_out(fs::path(entry.name) / "file", 0).empty()) return enter && readable;
+    if (!enter) skip(entry.name + "/", entry.is_link() ? "link to a folder" : "more than two folders down");
     if (enter && !readable)
       problems_.error(entry.name, "a folder that cannot be read: {}", std::generic_category().message(errno));
     if (!enter || !readable) return false;
@@ -100,14 +107,13 @@ bool is_weights(const fs::path& name) {
 bool may_be_companion(const std::string& name, int64_t bytes) {
   const fs::path path = name;
   const bool hidden = std::any_of(path.begin(), path.end(), [](const fs::path& p) { return p.string()[0] == '.'; });
-  return !hidden && std::count(name.begin(), name.end(), '/') <= 2 && !is_left_out(path, bytes);
+  return !hidden && std::count(name.begin(), name.end(), '/') <= 2 && why_left_out(path, bytes).empty();
 }
 
 void find_companions(Checkpoint& ck, Problems& problems) {
   Finder finder(ck, problems);
   walk(ck.folder->folder(), [&](const Entry& entry) { return finder.visit(entry); });
   std::sort(ck.companions.begin(), ck.companions.end());
-  std::sort(ck.left_out.begin(), ck.left_out.end());
 }
 
 namespace {

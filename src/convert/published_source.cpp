@@ -99,7 +99,9 @@ void report_files(const Checkpoint& checkpoint, const PublishedList& published) 
   const auto names = [](const std::vector<std::string>& list) {
     return printable(fmt::format("{}", fmt::join(list, ", ")));
   };
-  if (!checkpoint.left_out.empty()) note("skipped: " + names(checkpoint.left_out));
+  std::map<std::string, std::vector<std::string>> skipped;  // by reason
+  for (const auto& [name, why] : checkpoint.left_out) skipped[why].push_back(name);
+  for (const auto& [why, list] : skipped) note(fmt::format("skipped: {} ({})", names(list), why));
   if (published.empty()) return;
   std::vector<std::string> others;
   for (const std::string& name : original_files(checkpoint))
