@@ -11,6 +11,7 @@ namespace {
 struct V : Shuffles<uint8x16_t, 16> {
   using Vector = uint8x16_t;
   using Split = uint8x16_t;
+  using StraightSteps = NeonSteps;
   static constexpr VectorForm form{4, 4, Mixing::cheapest, false, 4, 4, 4};
   static Vector load(const uint8_t* p) { return vld1q_u8(p); }
   static void store(uint8_t* p, Vector x) { vst1q_u8(p, x); }

@@ -198,13 +198,15 @@ class Finder {
   }
 
   void mix_planes() {
-    Move move{mixed(n_.mixing, 1 << n_.read.size(), form_.mixing)};
-    for (size_t i = 0; i < n_.read.size(); ++i) {
-      const size_t slot = find_slot([&](int id) { return id == n_.read[i]; });
-      move.slots.push_back(int(slot));
-      slot_[slot] = n_.written[i];
+    Ids planes;
+    for (const int id : n_.read) planes.push_back(int(find_slot([&](int i) { return i == id; })));
+    for (Route::Step& step : mixed(n_.mixing, 1 << planes.size(), form_.mixing)) {
+      const bool mixes = step.code >= Route::mix_1;
+      const Ids slots = mixes ? planes : Ids{planes[size_t(step.code)]};
+      if (!mixes) step.code = 0;
+      moves_.push_back({std::move(step), slots});
     }
-    moves_.push_back(std::move(move));
+    for (size_t i = 0; i < planes.size(); ++i) slot_[size_t(planes[i])] = n_.written[i];
   }
 
   void sort_lanes() {

@@ -47,8 +47,8 @@ std::vector<Route::Term> terms_of(const List& bits, Mixing how) {
 }
 
 /// The terms of a plane in the order with the least cost on NEON: a load counts 1, an operation 2. A shift becomes left
-/// or right if later terms give all other bits that it changes.
-std::vector<Route::Term> in_cheapest_order(const std::vector<Route::Term>& terms, int planes) {
+/// or right if later terms give all other bits that it changes. Adds the cost to `sum`.
+std::vector<Route::Term> in_cheapest_order(const std::vector<Route::Term>& terms, int planes, int& sum) {
   constexpr int first[] = {3, 2, 5, 13}, other[] = {6, 3, 8, 8}, insert = 2;  // from Route::shift on
   std::vector<size_t> order(terms.size());
   std::iota(order.begin(), order.end(), size_t(0));
@@ -65,12 +65,11 @@ std::vector<Route::Term> in_cheapest_order(const std::vector<Route::Term>& terms
     }
     if (cost < least) least = cost, best = made;
   } while (std::next_permutation(order.begin(), order.end()));
+  sum += least;
   return best;
 }
 
-}  // namespace
-
-Route::Step mixed(const List& mixing, int planes, Mixing how) {
+Route::Step mixed(const List& mixing, int planes, Mixing how, int& cost) {
   Route::Step step;
   for (step.code = Route::mix_1; 1 << (step.code - Route::mix_1) < planes;) ++step.code;
   for (int to = 0; to < planes; ++to) {
@@ -86,7 +85,7 @@ Route::Step mixed(const List& mixing, int planes, Mixing how) {
     }
     std::stable_sort(all.begin(), all.end(),
                      [&](const Route::Term& a, const Route::Term& b) { return a.code / planes < b.code / planes; });
-    if (how == Mixing::cheapest) all = in_cheapest_order(all, planes);
+    if (how == Mixing::cheapest) all = in_cheapest_order(all, planes, cost);
     // The first term makes the plane: it may give any bits that others overwrite.
     if (all[0].code / planes == Route::high)
       all.insert(all.begin(), {.code = Route::begin_low * planes});
@@ -96,6 +95,25 @@ Route::Step mixed(const List& mixing, int planes, Mixing how) {
     step.terms.insert(step.terms.end(), all.begin(), all.end());
   }
   return step;
+}
+
+}  // namespace
+
+std::vector<Route::Step> mixed(const List& mixing, int planes, Mixing how) {
+  int least = 0;
+  std::vector<Route::Step> best = {mixed(mixing, planes, how, least)};
+  for (int slot = 0; how == Mixing::cheapest && 2 << slot <= planes; ++slot)
+    for (const bool first : {true, false}) {
+      List rest = mixing;
+      for (Bit& b : rest) {
+        int64_t& bit = first ? b.from : b.to;
+        if ((bit >> 2 & 1) != (bit >> (3 + slot) & 1)) bit ^= 4 | 8 << slot;
+      }
+      int cost = 3 * planes;  // of the exchange
+      const Route::Step step = mixed(rest, planes, how, cost), exchange = {.code = slot};
+      if (cost < least) least = cost, best = first ? std::vector{exchange, step} : std::vector{step, exchange};
+    }
+  return best;
 }
 
 }  // namespace mxfp4

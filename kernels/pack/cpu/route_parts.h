@@ -29,7 +29,8 @@ std::vector<LaneMove> find_moves(const LaneTask& task, const VectorForm& form);
 /// Moves the bits of lanes; returns the bit that leaves them.
 int move_lanes(Ids& lanes, LaneMove move);
 
-/// The step that mixes the planes of units in the way of a driver's form: bit `from` of all planes becomes bit `to`.
-Route::Step mixed(const List& mixing, int planes, Mixing how);
+/// The steps that mix the planes of units in the way of a driver's form: bit `from` of all planes becomes bit `to`. An
+/// exchange of nibbles may come first or last; its slot is a bit of the plane's number.
+std::vector<Route::Step> mixed(const List& mixing, int planes, Mixing how);
 
 }  // namespace mxfp4

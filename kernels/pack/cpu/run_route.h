@@ -14,18 +14,20 @@
 //       sorted(vector, index)               byte i is byte index[i]
 //       swapped(vector)                     the two highest bits of the lane exchanged
 //       zip<lane>(a, b), unzip<lane>(a, b)  see Route::Code; Shuffles has both
+//       StraightSteps                       optional: the steps that straight code runs, each a Steps
 //       split(vector), has<kind>, add<kind>(sum, split, term)    of a Route::Term
 //     };
 //
 // `form` says which of these a V needs.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
-#include "kernels/pack/cpu/route.h"
+#include "kernels/pack/cpu/straight.h"
 
 namespace mxfp4 {
 
@@ -152,6 +154,38 @@ template <class V, int slots, bool mixes>
   }
 }
 
+/// Makes planes of a word by a mix's terms. Those of S begin at `at`; `to` is the plane before.
+template <class V, class S, size_t at, int to, int planes>
+[[gnu::always_inline]] inline void make_planes(const typename V::Split (&from)[planes], typename V::Vector* x,
+                                               const Route::Term* term) {
+  if constexpr (at < S::code.size() && S::code[at] >= first_term) {
+    constexpr int code = S::code[at] - first_term, kind = code / planes, now = to + (kind < Route::shift);
+    x[now] = V::template add<kind>(x[now], from[code % planes], *term);
+    make_planes<V, S, at + 1, now>(from, x, term + 1);
+  }
+}
+
+/// Runs the steps that S says (straight.h), from code `at` on.
+template <class V, int slots, class S, size_t at = 0>
+[[gnu::always_inline]] inline void run_straight(const Route::Step* step, typename V::Vector (&x)[1 << slots]) {
+  if constexpr (at < S::code.size()) {
+    constexpr int code = S::code[at];
+    if constexpr (code < Route::sort) {
+      move<V, slots, code>(x);
+    } else if constexpr (code == Route::sort) {
+      unrolled<1 << slots>([&](auto i) __attribute__((always_inline)) { x[i] = V::sorted(x[i], step->index.data()); });
+    } else if constexpr (code < first_term) {
+      constexpr int planes = 1 << (code - Route::mix_1);
+      unrolled<(1 << slots) / planes>([&](auto w) __attribute__((always_inline)) {
+        typename V::Split from[planes];
+        unrolled<planes>([&](auto i) __attribute__((always_inline)) { from[i] = V::split(x[w * planes + i]); });
+        make_planes<V, S, at + 1, -1>(from, x + w * planes, step->terms.data());
+      });
+    }
+    run_straight<V, slots, S, at + 1>(step + (code < first_term), x);
+  }
+}
+
 /// The memory that a pass reads and writes.
 struct Sides {
   const uint8_t* from;
@@ -174,7 +208,8 @@ template <int slots, int bit = 0, int v = 0, class Byte, class Slots, class Use>
   }
 }
 
-template <class V, int slots, bool mixes>
+/// S: the Steps of the pass; void: any.
+template <class V, int slots, bool mixes, class S = void>
 void run_pass(const Route::Pass& pass, Sides s) {
   const Route::Places &from = pass.from, &to = pass.to;
   const auto from_slot = from.slot, to_slot = to.slot;
@@ -196,7 +231,10 @@ void run_pass(const Route::Pass& pass, Sides s) {
           s.from + *from_group, from_slot, [&](auto v, const uint8_t* at) __attribute__((always_inline)) {
             x[v] = V::join(at, from.piece.data(), from.pieces);
           });
-    for (const Route::Step* step = begin; step != end; ++step) run_step<V, slots, mixes>(*step, x);
+    if constexpr (std::is_void_v<S>)
+      for (const Route::Step* step = begin; step != end; ++step) run_step<V, slots, mixes>(*step, x);
+    else
+      run_straight<V, slots, S>(begin, x);
     if constexpr (V::form.passes_caches)
       if (s.past) {
         each_vector<slots>(
@@ -212,6 +250,22 @@ void run_pass(const Route::Pass& pass, Sides s) {
             V::part(at, to.piece.data(), to.pieces, x[v]);
           });
   }
+}
+
+using RunPass = void (*)(const Route::Pass& pass, Sides sides);
+
+/// The straight code of a pass, or null.
+template <class V>
+RunPass straight_code([[maybe_unused]] const Route::Pass& pass) {
+  RunPass run = nullptr;
+  if constexpr (requires { typename V::StraightSteps; }) {
+    constexpr int slots = V::form.slots;
+    const auto find = [&, codes = codes_of(pass)]<class... S>(std::tuple<S...>*) {
+      ((pass.slots == slots && std::ranges::equal(codes, S::code) && (run = run_pass<V, slots, false, S>)), ...);
+    };
+    find(static_cast<typename V::StraightSteps*>(nullptr));
+  }
+  return run;
 }
 
 template <class V>
@@ -241,6 +295,7 @@ void run_route(const Route& p, const uint8_t* from, uint8_t* to, bool past) {
   past = past && p.past_caches && reinterpret_cast<uintptr_t>(to) % 64 == 0;
   const bool gathers = !p.from.at.empty(), scatters = !p.to.at.empty();
   const size_t last = p.passes.size() - 1, far = size_t(ahead_bytes / p.bytes);
+  const RunPass straight = p.passes.size() == 1 ? straight_code<V>(p.passes[0]) : nullptr;
   for (size_t i = 0; i < p.blocks.size(); ++i) {
     const Route::Block& b = p.blocks[i];
     if (gathers)
@@ -256,7 +311,7 @@ void run_route(const Route& p, const uint8_t* from, uint8_t* to, bool past) {
         sides.to = to + b.to;
         sides.past = past;
       }
-      run_pass<V>(p.passes[k], sides);
+      straight ? straight(p.passes[k], sides) : run_pass<V>(p.passes[k], sides);
     }
     if (scatters)
       each_piece(p.to, [&](int64_t at, int64_t place, auto n) { std::memcpy(to + b.to + place, second + at, n); });

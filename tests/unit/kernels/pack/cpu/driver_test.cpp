@@ -5,7 +5,9 @@
 #include <cstring>
 #include <random>
 
+#include "kernels/pack/cpu/straight.h"
 #include "kernels/pack/device.h"
+#include "tests/bench/bench_rows.h"
 #include "tests/support/mode_cases.h"
 #include "tests/support/random_modes.h"
 
@@ -66,6 +68,8 @@ void check_driver(const Driver& driver, const Layout& layout, const std::vector<
   CHECK(back == source);
 }
 
+constexpr VectorForm zips = {4, 4, Mixing::cheapest, false, 4, 4, 4};  // NEON's
+
 std::optional<Routes> routes_of(const ModeLayout& layout, VectorForm form) {
   return find_routes(layout, numbers_of(layout), form);
 }
@@ -125,6 +129,23 @@ TEST_CASE("every driver packs and unpacks layouts of random digits as these say,
   CHECK(routes > 100);
 }
 
+TEST_CASE("NEON has straight code for the steps of every built-in layout") {
+  for (const Row& row : rows_of({"", 1, 2944, 3072, 5888, 3072, false}, ".")) {
+    const auto routes = row.modes ? routes_of(*row.modes, zips) : std::nullopt;
+    if (!routes) continue;
+    CHECK(routes->pack.passes.size() + routes->unpack.passes.size() == 2);
+    for (const Route* route : {&routes->pack, &routes->unpack})
+      for (const Route::Pass& pass : route->passes) {
+        const std::vector<int> codes = codes_of(pass);
+        CAPTURE(codes);
+        const bool is_straight = [&]<class... S>(std::tuple<S...>*) {
+          return (std::ranges::equal(codes, S::code) || ...);
+        }(static_cast<NeonSteps*>(nullptr));
+        CHECK(is_straight);
+      }
+  }
+}
+
 TEST_CASE("a route has the exchanges that are drawn in route.h") {
   const Shape s = {5888, 1536};
   const auto routes = [&](const Modes& modes) { return routes_of(ModeLayout(s, modes), {6, 6}); };
@@ -161,11 +182,11 @@ TEST_CASE("a route has the exchanges that are drawn in route.h") {
   const auto by_words = routes_of(ModeLayout(s, modes_of(MarlinCodes{}, s)), words);
   REQUIRE(by_words);
   CHECK(codes(by_words->pack).size() == 5);
-  // Zips bring planes to the bytes of words.
-  const VectorForm zips = {4, 4, Mixing::cheapest, false, 4, 4, 4};
+  // Planes exchange nibbles, then zips bring planes to the bytes of words.
   const auto zipped = routes_of(ModeLayout(s, modes_of(FlashinferSm90V2Codes{}, s)), zips);
   REQUIRE(zipped);
-  CHECK(codes(zipped->pack) == std::vector<int>{3 * slots, Route::mix_4, Route::zip + slots + 1, Route::zip + slots});
+  CHECK(codes(zipped->pack) ==
+        std::vector<int>{3 * slots, Route::mix_4, 1, Route::zip + slots + 1, Route::zip + slots});
   // Bytes in reverse order.
   CHECK(!routes({{8, {{0, 1}}}, {2, {{0, 8}, {0, 0}}}, {768, {{0, 16}}}, {5888, {{1, 0}}}}));
 }
