@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kernels/pack/cuda/words.cuh"
+#include "kernels/pack/cuda/planar.cuh"
 #include "kernels/pack/device.h"
 #include "kernels/pack/stage.h"
 

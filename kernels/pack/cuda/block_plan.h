@@ -43,18 +43,28 @@ struct alignas(8) PlanGroup {
   uint32_t to = 0, base = 0;
 };
 
-/// Bits that move together: those of plane or lane `from`, rotated right, in the mask.
+/// Bits that move together: those of a plane or lane, rotated right, in the mask.
 struct Turn {
+  static constexpr uint32_t high_plane = 32, more = 1u << 31;  // in `by`: of the second plane; the list goes on
   uint32_t mask = 0;
   uint32_t read = 0;  // of a word: the bits that unpacking takes, all but those of copies
-  uint16_t by = 0, from = 0;
+  uint32_t by = 0;    // 0 to 31, and flags
 };
 
-/// Lists of turns: list i is turns first[i] to first[i + 1].
+/// Lists of turns. A list's first and second turn have places that the compiler knows, so that no instruction loads
+/// them.
 struct Turns {
-  static constexpr int most = 128, most_lists = 64;
-  Turn turn[most] = {};
-  uint16_t first[most_lists + 1] = {};
+  static constexpr int most_lists = 64, most_rest = 128;
+  Turn first[most_lists] = {}, second[most_lists] = {};  // mask 0: there is none
+  Turn rest[most_rest] = {};                             // list after list
+  uint64_t filled = 0, seconds = 0, longer = 0;  // a bit for each list that has a first turn, a second one, a rest
+  int lists = 0, rest_count = 0;
+};
+
+/// A word's nibbles in another order, but for bits that stay. For byte i of the result: the number of its low and of
+/// its high nibble, in four bits: 0 to 3 are the low nibbles of bytes 0 to 3, 4 to 7 their high ones.
+struct NibbleOrder {
+  uint32_t stay = 0, low = 0, high = 0;
 };
 
 /// How a thread makes groups: by words, each with lanes of its own or shared with other words, or in a planar form. A
@@ -66,6 +76,7 @@ enum class PlanForm { words, shared_words, in_group, across, pairs };
 /// A kernel parameter: the pointers are the device's.
 struct BlockPlan {
   static constexpr int most_threads = 256, most_slots = most_threads, most_together = 4;
+  static constexpr int word_lists = 8;  // form words
   const PlanBlock* blocks = nullptr;
   const PlanSlot* slots = nullptr;
   const PlanGroup* groups = nullptr;
@@ -79,17 +90,20 @@ struct BlockPlan {
   uint32_t link_room = 0;    // bytes behind a slot's bytes that may be overwritten
   uint32_t column_bits = 0;  // the OR of the columns at which slots begin, and their length
   PlanForm form = PlanForm::words;
-  int group = 16;                     // bytes
-  int piece = 1;                      // form words: lanes that are loaded at once, 1, 2, 4 or 16
-  int lanes = 4;                      // form words: lanes of a word that are used
-  bool is_repeated = false;           // groups have copies of bits within them
+  int group = 16;              // bytes
+  int piece = 1;               // form words: lanes that are loaded at once, 1, 2, 4 or 16
+  int lanes = 4;               // form words: lanes of a word that are used
+  bool is_repeated = false;    // groups have copies of bits within them
+  bool is_by_nibbles = false;  // form words: words are made by nibble orders in the place of turns
+  NibbleOrder pack_nibbles, unpack_nibbles;
   uint32_t offset[4][8] = {};         // of each lane, by word; planar: by unit, the words that share lanes
   int together = 1;                   // groups of a thread, at most most_together; planar: 4
   uint32_t part[most_together] = {};  // their places in the packed matrix, from the first
   uint32_t base[most_together] = {};  // by words: their bases, from the first
   bool is_exchanged = false;          // planar: groups 0 and 1, and 2 and 3, are neighbours; all warps are full
-  Turns pack;    // a list for each word (form words: one); planar: for each stored byte of a unit and each lane
-  Turns unpack;  // planar: a list for each lane and each stored byte
+  Turns pack;    // form words: eight lists, of one turn but for the last, for every word; shared words: one for each
+                 // word; planar: for each stored byte of a unit and each lane
+  Turns unpack;  // planar: for each lane and each stored byte
 
   bool is_planar() const { return form > PlanForm::shared_words; }
   /// Slot and chunk of a chunk's number, which is below 2^16.

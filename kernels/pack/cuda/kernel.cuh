@@ -1,8 +1,8 @@
 // The pack and the unpack kernel, for every layout. blockIdx.x: the block of the plan, z: the item.
 #pragma once
 
-#include "kernels/pack/cuda/rows.cuh"
-#include "kernels/pack/cuda/words.cuh"
+#include "kernels/pack/cuda/planar.cuh"
+#include "kernels/pack/cuda/store_rows.cuh"
 
 namespace mxfp4 {
 
@@ -30,7 +30,8 @@ __device__ __forceinline__ Words load_group(const uint8_t* from) {
 }
 
 /// Two lanes of a warp have two groups each, of which their first are neighbours in the packed matrix, and so are their
-/// second. Gives a lane the first of both, and the other lane the second of both.
+/// second. Gives the even lane the first of both, and the odd lane the second of both: both lanes' words are
+/// neighbours.
 template <class Words>
 __device__ __forceinline__ void exchange(Words& first, Words& second) {
   const bool odd = threadIdx.x & 1;
@@ -45,39 +46,53 @@ __device__ __forceinline__ void exchange(Words& first, Words& second) {
 template <class Form, int bytes>
 __device__ __forceinline__ void store_groups(const Block& block) {
   const BlockPlan& plan = block.plan;
-  uint8_t* const to = block.item().packed + block.begin.to;
+  uint8_t* const packed = block.item().packed + block.begin.to;
   for (uint32_t i = threadIdx.x; i < plan.group_count; i += Block::threads()) {
-    PlanGroup group = plan.groups[i];
+    const PlanGroup group = plan.groups[i];
     typename Form::Words words[BlockPlan::most_together];
     Form::pack(plan, block.bytes, group.base, words);
-    uint32_t other = group.to, part[4] = {plan.part[0], plan.part[1], plan.part[2], plan.part[3]};
+    uint32_t to[BlockPlan::most_together], copy = 0;
+#pragma unroll
+    for (int j = 0; j < BlockPlan::most_together; ++j) to[j] = group.to + plan.part[j];
     if constexpr (Form::is_planar)
       if (plan.is_exchanged) {
         exchange(words[0], words[1]);
         exchange(words[2], words[3]);
-        other = __shfl_xor_sync(~0u, group.to, 1);
         const bool odd = threadIdx.x & 1;
-        if (odd) part[0] = part[1], part[2] = part[3];
-        part[1] = part[0], part[3] = part[2];
-        if (odd) group.to = other, other = plan.groups[i].to;
+        const uint32_t other = __shfl_xor_sync(~0u, group.to, 1);
+        const uint32_t even_lane = odd ? other : group.to, odd_lane = odd ? group.to : other;
+        const uint32_t low = odd ? plan.part[1] : plan.part[0], high = odd ? plan.part[3] : plan.part[2];
+        to[0] = even_lane + low, to[1] = odd_lane + low, to[2] = even_lane + high, to[3] = odd_lane + high;
       }
-    for (uint32_t c = 0; c < plan.copies; ++c)
+    for (uint32_t c = 0;; copy = plan.copy[c]) {  // the first copy is at 0
 #pragma unroll
       for (int j = 0; j < BlockPlan::most_together; ++j)
-        if (Form::is_planar || j < plan.together)
-          store_group<bytes>(to + (j % 2 ? other : group.to) + part[j] + plan.copy[c], words[j]);
+        if (Form::is_planar || j < plan.together) store_group<bytes>(packed + to[j] + copy, words[j]);
+      if (++c == plan.copies) break;
+    }
   }
 }
 
+/// Blocks of a multiprocessor at once: as many as have registers enough.
+template <class Form>
+inline constexpr int resident_blocks = Form::is_planar ? 5 : 6;
+
 template <class Form, int bytes>
-__global__ void __launch_bounds__(BlockPlan::most_threads, Form::is_planar ? 4 : 5)
+__global__ void __launch_bounds__(BlockPlan::most_threads, resident_blocks<Form>)
     pack_kernel(const __grid_constant__ Batch batch, const __grid_constant__ BlockPlan plan) {
   __shared__ RowSlot slots[BlockPlan::most_slots + 2];
   const Block block{batch, plan, plan.blocks[blockIdx.x], reinterpret_cast<uint8_t*>(shared_chunks), slots + 1};
-  find_rows(block);
+  const bool has_pads = __syncthreads_or(find_rows(block)), aligned = row_bits(block) % 16 == 0;
+  aligned ? load_rows<true, 4>(block) : load_rows<false, Form::is_planar ? 4 : 3>(block);
+  if (has_pads && !(aligned && are_alike(batch.matrix.pad))) {
+    __syncthreads();
+    pad_rows(block);
+  }
   __syncthreads();
-  row_bits(block) % 16 ? load_rows<false>(block) : load_rows<true>(block);
-  __syncthreads();
+  if (batch.matrix.add) {
+    add_to_rows(block, batch.matrix.add);
+    __syncthreads();
+  }
   store_groups<Form, bytes>(block);
 }
 
@@ -97,6 +112,14 @@ __device__ __forceinline__ void load_groups(const Block& block) {
   }
 }
 
+/// Whether all words are equal. Groups of one byte may differ in the bytes that they do not have.
+template <class Words>
+__device__ __forceinline__ bool are_equal(const Words& x, const Words& y) {
+  uint32_t differs = 0;
+  for (size_t q = 0; q < sizeof(Words) / 4; ++q) differs |= x.word[q] ^ y.word[q];
+  return differs == 0;
+}
+
 /// Compares copies with what the source bytes in shared memory make. The copy that was read may differ if groups have
 /// copies within them.
 template <class Form, int bytes>
@@ -112,6 +135,7 @@ __device__ __forceinline__ void check_copies(const Block& block) {
         if (j >= plan.together) break;
         const uint32_t at = block.begin.to + group.to + plan.part[j] + plan.copy[c];
         const auto is = load_group<bytes, typename Form::Words>(block.item().packed + at);
+        if (are_equal(is, expected[j])) continue;
         for (int b = 0; b < bytes; ++b)
           if (uint8_t((is.word[b / 4] ^ expected[j].word[b / 4]) >> b % 4 * 8))
             report(block.item().found + 1, (unsigned long long)(at + uint32_t(b)) << 16);
@@ -120,7 +144,7 @@ __device__ __forceinline__ void check_copies(const Block& block) {
 }
 
 template <class Form, int bytes>
-__global__ void __launch_bounds__(BlockPlan::most_threads, Form::is_planar ? 4 : 5)
+__global__ void __launch_bounds__(BlockPlan::most_threads, resident_blocks<Form>)
     unpack_kernel(const __grid_constant__ Batch batch, const __grid_constant__ BlockPlan plan) {
   __shared__ RowSlot slots[BlockPlan::most_slots + 2];
   const Block block{batch, plan, plan.blocks[blockIdx.x], reinterpret_cast<uint8_t*>(shared_chunks), slots + 1};

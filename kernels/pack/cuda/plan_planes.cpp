@@ -7,7 +7,7 @@ namespace mxfp4 {
 namespace {
 
 using Digits = std::vector<const PlanDigit*>;
-using Lists = std::vector<std::vector<Turn>>;
+using Lists = std::vector<TurnList>;
 
 bool has(const Digits& digits, const PlanDigit* d) {
   return std::find(digits.begin(), digits.end(), d) != digits.end();
@@ -108,22 +108,12 @@ class Planes {
     for (size_t t = 0; t < unit; ++t) {
       const auto lane = size_t(std::find(lane_.begin(), lane_.end(), bits_[t] / 8) - lane_.begin());
       const uint32_t from = uint32_t(bits_[t] % 8), to = uint32_t(t % 8);
-      add(made[t / 8 * lanes + lane], from, to);
-      add(back[lane * lanes + t / 8], to, from);
+      turn_of(made[t / 8 * lanes + lane], (from - to) & 31).mask |= 0x01010101u << to;
+      turn_of(back[lane * lanes + t / 8], (to - from) & 31).mask |= 0x01010101u << from;
     }
-    keep(made, plan_.pack);
-    keep(back, plan_.unpack);
-  }
-  static void add(std::vector<Turn>& turns, uint32_t from, uint32_t to) {
-    const auto by = uint16_t((from - to) & 31);
-    auto turn = std::find_if(turns.begin(), turns.end(), [&](const Turn& x) { return x.by == by; });
-    if (turn == turns.end()) turn = turns.insert(turns.end(), Turn{0, 0, by, 0});
-    turn->mask |= 0x01010101u << to;
-  }
-  static void keep(const Lists& lists, Turns& to) {
-    for (size_t i = 0; i < lists.size(); ++i) {
-      std::copy(lists[i].begin(), lists[i].end(), to.turn + to.first[i]);
-      to.first[i + 1] = uint16_t(to.first[i] + lists[i].size());
+    for (size_t i = 0; i < lanes * lanes; ++i) {
+      add_list(made[i], plan_.pack);
+      add_list(back[i], plan_.unpack);
     }
   }
 

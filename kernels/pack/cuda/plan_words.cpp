@@ -21,15 +21,14 @@ std::vector<int64_t> bytes_of(const Bits& word) {
 }
 
 /// read: whether unpacking takes the bit. Returns the turns of a word.
-std::vector<Turn> turns_of(const Bits& word, const Lanes& lanes, const std::vector<bool>& read) {
-  std::vector<Turn> turns;
+TurnList turns_of(const Bits& word, const Lanes& lanes, const std::vector<bool>& read) {
+  TurnList turns;
   for (size_t t = 0; t < word.size(); ++t) {
     const auto lane = size_t(std::find(lanes.begin(), lanes.end(), word[t] / 8) - lanes.begin());
-    const auto plane = uint16_t(lane / 4), by = uint16_t((lane % 4 * 8 + size_t(word[t] % 8) - t) & 31);
-    auto turn = std::find_if(turns.begin(), turns.end(), [&](const Turn& x) { return x.by == by && x.from == plane; });
-    if (turn == turns.end()) turn = turns.insert(turns.end(), Turn{0, 0, by, plane});
-    turn->mask |= 1u << t;
-    turn->read |= uint32_t(read[t]) << t;
+    const auto by = uint32_t((lane % 4 * 8 + size_t(word[t] % 8) - t) & 31);
+    Turn& turn = turn_of(turns, by | (lane < 4 ? 0 : Turn::high_plane));
+    turn.mask |= 1u << t;
+    turn.read |= uint32_t(read[t]) << t;
   }
   return turns;
 }
@@ -95,11 +94,39 @@ bool are_alike(const std::vector<Bits>& words) {
   return std::adjacent_find(all.begin(), all.end()) == all.end();
 }
 
+/// Whether each bit of a word stays, or moves by whole nibbles with its nibble's other bits that move. Then sets
+/// orders. Each source bit is in the word, once.
+bool find_nibbles(const Bits& word, const Lanes& lanes, BlockPlan& plan) {
+  constexpr uint32_t none = 8;
+  std::array<uint32_t, 8> from, to;
+  from.fill(none), to.fill(none);
+  NibbleOrder pack;
+  for (size_t t = 0; t < word.size(); ++t) {
+    const auto lane = size_t(std::find(lanes.begin(), lanes.end(), word[t] / 8) - lanes.begin());
+    const size_t source = lane * 8 + size_t(word[t] % 8);
+    if (source == t) pack.stay |= 1u << t;
+    if (source == t) continue;
+    uint32_t &f = from[t / 4], &g = to[source / 4];
+    if (source % 4 != t % 4 || (f != none && f != source / 4) || (g != none && g != t / 4)) return false;
+    f = uint32_t(source / 4), g = uint32_t(t / 4);
+  }
+  const auto take = [](const std::array<uint32_t, 8>& nibbles, NibbleOrder& order) {
+    for (size_t i = 0; i < 8; ++i)
+      if (const uint32_t n = nibbles[i] % none; true)
+        (i % 2 ? order.high : order.low) |= (n / 2 + (n % 2 ? 4 : 0)) << 4 * (i / 2);
+  };
+  plan.pack_nibbles = plan.unpack_nibbles = {pack.stay, 0, 0};
+  take(from, plan.pack_nibbles);
+  take(to, plan.unpack_nibbles);
+  return true;
+}
+
 class Words {
  public:
   Words(const Bits& bits, int64_t unit_bits, BaseBits bases, BlockPlan& plan) : bases_(bases), plan_(plan) {
     plan.pack = {};
     plan.piece = 1;
+    plan.is_by_nibbles = false;
     for (size_t t = 0; t < bits.size(); t += 32)
       words_.emplace_back(bits.begin() + int64_t(t), bits.begin() + int64_t(std::min(t + 32, bits.size())));
     const bool has_high = std::any_of(bits.begin(), bits.end(), [](int64_t bit) { return bit % 8 >= 4; });
@@ -146,7 +173,12 @@ class Words {
       in_a_row &= plan_.offset[q][0] == plan_.offset[0][0] + 4 * q;
     }
     if (plan_.piece == 4 && in_a_row && (plan_.offset[0][0] | bases_.bytes) % 16 == 0) plan_.piece = 16;
-    keep(turns_of(words_[0], lanes, read_[0]));
+    const TurnList turns = turns_of(words_[0], lanes, read_[0]);
+    plan_.is_by_nibbles = turns.size() > 3 && !plan_.is_repeated && words_[0].size() == 32 && first.size() == 4 &&
+                          find_nibbles(words_[0], lanes, plan_);
+    const size_t alone = std::min<size_t>(turns.size(), BlockPlan::word_lists - 1);
+    for (size_t t = 0; t < alone; ++t) add_list({turns[t]}, plan_.pack);
+    if (alone < turns.size()) add_list({turns.begin() + int64_t(alone), turns.end()}, plan_.pack);
   }
 
   void take_shared() {
@@ -157,26 +189,41 @@ class Words {
       const Lanes lanes = spread(words_[q]);
       for (size_t lane = 0; lane < lanes.size(); ++lane)
         plan_.offset[q][lane] = uint32_t(lanes[lane] < 0 ? bytes[0] : lanes[lane]);
-      keep(turns_of(words_[q], lanes, read_[q]));
+      add_list(turns_of(words_[q], lanes, read_[q]), plan_.pack);
     }
-  }
-
-  /// Turns of the next word.
-  void keep(const std::vector<Turn>& turns) {
-    const size_t first = plan_.pack.first[kept_];
-    if (first + turns.size() > Turns::most) refuse_layout();
-    std::copy(turns.begin(), turns.end(), plan_.pack.turn + first);
-    plan_.pack.first[++kept_] = uint16_t(first + turns.size());
   }
 
   const BaseBits bases_;
   BlockPlan& plan_;
   std::vector<Bits> words_;
   std::vector<std::vector<bool>> read_;
-  size_t kept_ = 0;
 };
 
 }  // namespace
+
+Turn& turn_of(TurnList& list, uint32_t by) {
+  for (Turn& turn : list)
+    if (turn.by == by) return turn;
+  return list.emplace_back(Turn{0, 0, by});
+}
+
+void add_list(const TurnList& list, Turns& to) {
+  const int number = to.lists++;
+  if (list.empty()) return;
+  const uint64_t bit = uint64_t(1) << number;
+  to.first[number] = list[0];
+  to.filled |= bit;
+  if (list.size() == 1) return;
+  to.second[number] = list[1];
+  to.seconds |= bit;
+  if (list.size() == 2) return;
+  if (to.rest_count + int(list.size()) > Turns::most_rest) refuse_layout();
+  to.longer |= bit;
+  for (size_t t = 2; t < list.size(); ++t) {
+    to.rest[to.rest_count] = list[t];
+    to.rest[to.rest_count++].by |= t + 1 < list.size() ? Turn::more : 0;
+  }
+}
 
 void find_words(const std::vector<int64_t>& bits, int64_t unit_bits, BaseBits bases, BlockPlan& plan) {
   Words(bits, unit_bits, bases, plan);

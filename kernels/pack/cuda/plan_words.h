@@ -8,6 +8,14 @@
 
 namespace mxfp4 {
 
+using TurnList = std::vector<Turn>;
+
+/// The list's turn of this kind, which is added if there is none.
+Turn& turn_of(TurnList& list, uint32_t by);
+
+/// Adds the next list. Throws DeviceError if there are too many turns.
+void add_list(const TurnList& list, Turns& to);
+
 /// The OR of the bases of groups in bytes, and whether some are in the middle of a byte.
 struct BaseBits {
   int64_t bytes = 0;

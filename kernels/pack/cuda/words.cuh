@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/pack/cuda/block_plan.h"
 
@@ -30,19 +29,44 @@ MXFP4_HD inline uint32_t rotated_right(uint32_t x, uint32_t by) {
 #ifdef __CUDA_ARCH__
   return __funnelshift_r(x, x, by);
 #else
-  return x >> by | x << ((32 - by) & 31);
+  return x >> (by & 31) | x << (-by & 31);
+#endif
+}
+
+/// Four of the bytes of two registers: for each, its number in four bits, of 0 to 7.
+MXFP4_HD inline uint32_t byte_perm(uint32_t a, uint32_t b, uint32_t select) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(a, b, select);
+#else
+  const uint64_t both = a | uint64_t(b) << 32;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; ++i) out |= uint32_t(both >> (select >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
+  return out;
 #endif
 }
 
 MXFP4_HD inline uint32_t word_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-#ifdef __CUDA_ARCH__
-  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
-#else
-  return a | b << 8 | c << 16 | d << 24;
-#endif
+  return byte_perm(byte_perm(a, b, 0x0040), byte_perm(c, d, 0x0040), 0x5410);
 }
 
 MXFP4_HD inline uint32_t nibbles_swapped(uint32_t x) { return (x >> 4 & 0x0F0F0F0Fu) | (x << 4 & 0xF0F0F0F0u); }
+
+/// The word with its nibbles in the order.
+MXFP4_HD inline uint32_t ordered(uint32_t x, const NibbleOrder& order) {
+  const uint32_t low = x & 0x0F0F0F0Fu, high = x >> 4 & 0x0F0F0F0Fu;
+  const uint32_t moved = byte_perm(low, high, order.low) + byte_perm(low, high, order.high) * 16;
+  return (x & order.stay) | (moved & ~order.stay);
+}
+
+/// The turns of a list behind its first. at: the place of the list's rest, then of the next.
+template <class Use>
+MXFP4_HD void each_of_rest(const Turns& turns, int list, int& at, Use use) {
+  if (!(turns.seconds >> list & 1)) return;
+  use(turns.second[list]);
+  if (turns.longer >> list & 1) do
+      use(turns.rest[at]);
+    while (turns.rest[at++].by & Turn::more);
+}
 
 /// Sixteen bytes or fewer of a group.
 template <int words>
@@ -52,19 +76,12 @@ struct alignas(words * 4) GroupWords {
 
 /// Byte j of register i becomes byte i of register j.
 MXFP4_HD inline void transpose_bytes(uint32_t (&x)[4]) {
-#ifdef __CUDA_ARCH__
-  const uint32_t low01 = __byte_perm(x[0], x[1], 0x5140), high01 = __byte_perm(x[0], x[1], 0x7362);
-  const uint32_t low23 = __byte_perm(x[2], x[3], 0x5140), high23 = __byte_perm(x[2], x[3], 0x7362);
-  x[0] = __byte_perm(low01, low23, 0x5410);
-  x[1] = __byte_perm(low01, low23, 0x7632);
-  x[2] = __byte_perm(high01, high23, 0x5410);
-  x[3] = __byte_perm(high01, high23, 0x7632);
-#else
-  uint32_t y[4] = {};
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 4; ++j) y[j] |= (x[i] >> 8 * j & 0xFF) << 8 * i;
-  for (int j = 0; j < 4; ++j) x[j] = y[j];
-#endif
+  const uint32_t low01 = byte_perm(x[0], x[1], 0x5140), high01 = byte_perm(x[0], x[1], 0x7362);
+  const uint32_t low23 = byte_perm(x[2], x[3], 0x5140), high23 = byte_perm(x[2], x[3], 0x7362);
+  x[0] = byte_perm(low01, low23, 0x5410);
+  x[1] = byte_perm(low01, low23, 0x7632);
+  x[2] = byte_perm(high01, high23, 0x5410);
+  x[3] = byte_perm(high01, high23, 0x7632);
 }
 
 /// Four lanes of shared memory as a register.
@@ -111,46 +128,78 @@ struct WordForm {
           else
             x.word[q] = load_lanes(from, plan.offset[q], 0);
       }
-      out = {};
-      for (int t = 0; t < plan.pack.first[1]; ++t) {
-        const Turn& turn = plan.pack.turn[t];
-        MXFP4_UNROLL
-        for (int q = 0; q < words; ++q) out.word[q] |= rotated_right(x.word[q], turn.by) & turn.mask;
-      }
+      move(plan, x, out);
     } else {
+      int at = 0;
       MXFP4_UNROLL
       for (int q = 0; q < words; ++q) {
         uint32_t plane[2] = {load_lanes(from, plan.offset[q], 0), load_lanes(from, plan.offset[q], 4)};
         if (base & PlanGroup::swapped) plane[0] = nibbles_swapped(plane[0]), plane[1] = nibbles_swapped(plane[1]);
-        x.word[q] = 0;
-        for (int t = plan.pack.first[q]; t < plan.pack.first[q + 1]; ++t) {
-          const Turn& turn = plan.pack.turn[t];
-          x.word[q] |= rotated_right(turn.from ? plane[1] : plane[0], turn.by) & turn.mask;
-        }
+        out.word[q] = 0;
+        const auto use = [&](const Turn& turn) {
+          out.word[q] |= rotated_right(turn.by & Turn::high_plane ? plane[1] : plane[0], turn.by) & turn.mask;
+        };
+        use(plan.pack.first[q]);
+        each_of_rest(plan.pack, q, at, use);
       }
-      out = x;
     }
+  }
+
+  /// Form words: lanes to stored words.
+  MXFP4_HD static void move(const BlockPlan& plan, const Words& x, Words& out) {
+    if (plan.is_by_nibbles) {
+      MXFP4_UNROLL
+      for (int q = 0; q < words; ++q) out.word[q] = ordered(x.word[q], plan.pack_nibbles);
+      return;
+    }
+    out = {};
+    each_turn(plan.pack, [&](const Turn& turn) {
+      MXFP4_UNROLL
+      for (int q = 0; q < words; ++q) out.word[q] |= rotated_right(x.word[q], turn.by) & turn.mask;
+    });
+  }
+  /// The inverse, without bits of copies.
+  MXFP4_HD static void move_back(const BlockPlan& plan, const Words& in, Words& x) {
+    if (plan.is_by_nibbles) {
+      MXFP4_UNROLL
+      for (int q = 0; q < words; ++q) x.word[q] = ordered(in.word[q], plan.unpack_nibbles);
+      return;
+    }
+    x = {};
+    each_turn(plan.pack, [&](const Turn& turn) {
+      MXFP4_UNROLL
+      for (int q = 0; q < words; ++q) x.word[q] |= rotated_right(in.word[q] & turn.read, 32 - turn.by);
+    });
+  }
+  /// Form words: the turns of every word.
+  template <class Use>
+  MXFP4_HD static void each_turn(const Turns& turns, Use use) {
+    MXFP4_UNROLL
+    for (int t = 0; t < BlockPlan::word_lists; ++t) {
+      if (t >= turns.lists) return;
+      use(turns.first[t]);
+    }
+    int at = 0;
+    each_of_rest(turns, BlockPlan::word_lists - 1, at, use);
   }
 
   MXFP4_HD static void unpack_one(const BlockPlan& plan, const Words& in, uint8_t* shared, uint32_t base) {
     const uint32_t begin = base & ~PlanGroup::swapped;
     if constexpr (form == PlanForm::words) {
-      Words x{};
-      for (int t = 0; t < plan.pack.first[1]; ++t) {
-        const Turn& turn = plan.pack.turn[t];
-        MXFP4_UNROLL
-        for (int q = 0; q < words; ++q) x.word[q] |= rotated_right(in.word[q] & turn.read, (32 - turn.by) & 31);
-      }
+      Words x;
+      move_back(plan, in, x);
       store_lanes(plan, x, shared + begin);
     } else {
+      int at = 0;
       MXFP4_UNROLL
       for (int q = 0; q < words; ++q) {
         uint32_t plane[2] = {};
-        for (int t = plan.pack.first[q]; t < plan.pack.first[q + 1]; ++t) {
-          const Turn& turn = plan.pack.turn[t];
-          const uint32_t bits = rotated_right(in.word[q] & turn.read, (32 - turn.by) & 31);
-          turn.from ? plane[1] |= bits : plane[0] |= bits;
-        }
+        const auto use = [&](const Turn& turn) {
+          const uint32_t bits = rotated_right(in.word[q] & turn.read, 32 - turn.by);
+          (turn.by & Turn::high_plane ? plane[1] : plane[0]) |= bits;
+        };
+        use(plan.pack.first[q]);
+        each_of_rest(plan.pack, q, at, use);
         if (base & PlanGroup::swapped) plane[0] = nibbles_swapped(plane[0]), plane[1] = nibbles_swapped(plane[1]);
         or_lanes(shared, begin, plan.offset[q], 0, plane[0]);
         or_lanes(shared, begin, plan.offset[q], 4, plane[1]);
@@ -190,97 +239,5 @@ struct WordForm {
     }
   }
 };
-
-/// Planar forms.
-template <PlanForm form>
-struct PlanarForm {
-  static constexpr bool is_planar = true;
-  static constexpr int lanes = form == PlanForm::pairs ? 8 : 4, units = 16 / lanes;
-  using Words = GroupWords<4>;
-
-  MXFP4_HD static void pack(const BlockPlan& plan, const uint8_t* shared, uint32_t base, Words (&out)[4]) {
-    uint32_t x[units][lanes], y[units][lanes];
-    MXFP4_UNROLL
-    for (int u = 0; u < units; ++u) MXFP4_UNROLL
-    for (int lane = 0; lane < lanes; ++lane) x[u][lane] = load_as<uint32_t>(shared + base + plan.offset[u][lane]);
-    turn(plan.pack, x, y);
-    each_quad([&](int u, int k) {
-      uint32_t words[4] = {y[u][4 * k], y[u][4 * k + 1], y[u][4 * k + 2], y[u][4 * k + 3]};
-      transpose_bytes(words);
-      MXFP4_UNROLL
-      for (int c = 0; c < 4; ++c) out[group_of(u, c)].word[word_of_group(u, k, c)] = words[c];
-    });
-  }
-
-  MXFP4_HD static void unpack(const BlockPlan& plan, const Words (&in)[4], uint8_t* shared, uint32_t base) {
-    uint32_t x[units][lanes], y[units][lanes];
-    each_quad([&](int u, int k) {
-      uint32_t words[4];
-      MXFP4_UNROLL
-      for (int c = 0; c < 4; ++c) words[c] = in[group_of(u, c)].word[word_of_group(u, k, c)];
-      transpose_bytes(words);
-      MXFP4_UNROLL
-      for (int i = 0; i < 4; ++i) x[u][4 * k + i] = words[i];
-    });
-    turn(plan.unpack, x, y);
-    MXFP4_UNROLL
-    for (int u = 0; u < units; ++u) MXFP4_UNROLL
-    for (int lane = 0; lane < lanes; ++lane) store_as(shared + base + plan.offset[u][lane], y[u][lane]);
-  }
-
- private:
-  /// use(unit, its word).
-  template <class Use>
-  MXFP4_HD static void each_quad(Use use) {
-    MXFP4_UNROLL
-    for (int u = 0; u < units; ++u) MXFP4_UNROLL
-    for (int k = 0; k < lanes / 4; ++k) use(u, k);
-  }
-  MXFP4_HD static constexpr int group_of(int u, int c) {
-    return form == PlanForm::in_group ? u : form == PlanForm::across ? c : c / 2 + 2 * u;
-  }
-  MXFP4_HD static constexpr int word_of_group(int u, int k, int c) {
-    return form == PlanForm::in_group ? c : form == PlanForm::across ? u : k + c % 2 * 2;
-  }
-
-  MXFP4_HD static void turn(const Turns& turns, const uint32_t (&x)[units][lanes], uint32_t (&y)[units][lanes]) {
-    MXFP4_UNROLL
-    for (int to = 0; to < lanes; ++to) {
-      MXFP4_UNROLL
-      for (int u = 0; u < units; ++u) y[u][to] = 0;
-      MXFP4_UNROLL
-      for (int from = 0; from < lanes; ++from)  // registers have no other index
-        for (int t = turns.first[to * lanes + from]; t < turns.first[to * lanes + from + 1]; ++t) {
-          const Turn& turn = turns.turn[t];
-          MXFP4_UNROLL
-          for (int u = 0; u < units; ++u) y[u][to] |= rotated_right(x[u][from], turn.by) & turn.mask;
-        }
-    }
-  }
-};
-
-/// use(form, bytes): with the form of a plan and the bytes of its groups, an std::integral_constant.
-template <PlanForm form, class Use>
-auto with_words(const BlockPlan& plan, Use use) {
-  constexpr std::integral_constant<int, 16> sixteen;
-  constexpr std::integral_constant<int, 4> four;
-  if (plan.group == 1) return use(WordForm<form, 1, 1>(), std::integral_constant<int, 1>());
-  if constexpr (form == PlanForm::words) {
-    if (plan.piece == 16) return use(WordForm<form, 16, 4>(), sixteen);
-    if (plan.piece == 4 && plan.group == 16) return use(WordForm<form, 4, 4>(), sixteen);
-    if (plan.piece == 4) return use(WordForm<form, 4, 1>(), four);
-    if (plan.piece == 2 && plan.group == 16) return use(WordForm<form, 2, 4>(), sixteen);
-  }
-  return plan.group == 16 ? use(WordForm<form, 1, 4>(), sixteen) : use(WordForm<form, 1, 1>(), four);
-}
-template <class Use>
-auto with_form(const BlockPlan& plan, Use use) {
-  constexpr std::integral_constant<int, 16> sixteen;
-  if (plan.form == PlanForm::in_group) return use(PlanarForm<PlanForm::in_group>(), sixteen);
-  if (plan.form == PlanForm::across) return use(PlanarForm<PlanForm::across>(), sixteen);
-  if (plan.form == PlanForm::pairs) return use(PlanarForm<PlanForm::pairs>(), sixteen);
-  if (plan.form == PlanForm::words) return with_words<PlanForm::words>(plan, use);
-  return with_words<PlanForm::shared_words>(plan, use);
-}
 
 }  // namespace mxfp4
