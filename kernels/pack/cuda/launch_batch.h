@@ -9,7 +9,7 @@
 #include "kernels/layouts/layouts.h"
 #include "kernels/pack/cuda/batch.h"
 #include "kernels/pack/cuda/check.h"
-#include "kernels/pack/cuda/kernel.cuh"
+#include "kernels/pack/cuda/planar.cuh"
 #include "kernels/pack/cuda/plans.h"
 
 namespace mxfp4 {

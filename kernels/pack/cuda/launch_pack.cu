@@ -1,5 +1,6 @@
 #include <mutex>
 
+#include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
 #include "kernels/pack/resident.h"

@@ -1,3 +1,4 @@
+#include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
 
