@@ -131,7 +131,8 @@ int64_t config_count(const Json& config, const char* key, int64_t otherwise);
 /// A string of any object.
 std::string json_string(const Json& object, const char* key, std::string otherwise = {});
 
-/// The keys of a config that count the main layers.
+/// The keys of a config that count the main layers, of 1 to most_layers.
+inline constexpr int64_t most_layers = 10'000;
 inline constexpr const char* layer_keys[] = {"num_hidden_layers", "n_layers", "n_layer", "num_layers"};
 
 /// The keys that a family reads. Each key must have its type unless it is absent or null; quantization_config must be

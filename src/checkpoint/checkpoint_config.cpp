@@ -83,7 +83,11 @@ void check_config_types(const Json& config, const ConfigTypes& types, Problems& 
     check(key, "a whole number of at least 1", [&](const Json&) { return config_count(config, key, 0) > 0; });
   };
   for (const char* key : types.counts) check_count(key);
-  for (const char* key : layer_keys) check_count(key);
+  for (const char* key : layer_keys)
+    check(key, fmt::format("a whole number from 1 to {}", most_layers).c_str(), [&](const Json&) {
+      const int64_t count = config_count(config, key, 0);
+      return count > 0 && count <= most_layers;
+    });
   check("quantization_config", "an object", [](const Json& v) { return v.is_object(); });
 }
 

@@ -71,7 +71,7 @@ void add_save(CLI::App* app, VerifyOptions& o) {
        .value = "FILE",
        .help = "Write the computed batches to a new safetensors file",
        .manual = R"(Write the computed batches to a new safetensors file, to run another kernel on them.
-Batch 0 has the tensors 0.x, 0.ids, 0.weights and 0.out, and 0.layer in the metadata.)"},
+Batch 0 has the tensors 0.x, 0.ids (-1: no expert), 0.weights and 0.out, and 0.layer in the metadata.)"},
       o.save);
 }
 
@@ -167,7 +167,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
                      {.name = "--source",
                       .value = "CKPT",
                       .help = "Compare with this checkpoint; default: with its checksums in the manifest",
-                      .manual = "Compare with this checkpoint [with the checksums of its tensors in the manifest]."},
+                      .manual = "Compare with this checkpoint, its tensors from level bytes on [with their checksums in the manifest]."},
                      o.source);
   CLI::Option* published = add_published(app, o.published);
   add_follow_links(app, o.links);

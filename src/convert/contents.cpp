@@ -244,11 +244,11 @@ class Contents {
     return hasher.hash();
   }
 
-  /// -infinity is allowed in tensors that are not weights: masks, and biases of experts that are never chosen.
+  /// -infinity is allowed in masks, attention sinks, and routers' biases, where such experts are never chosen.
   void look_at_numbers(const Tensor& t, uint8_t marks) {
     if (marks & mark::nan) nans_.add(plan_.checkpoint->where(t));
-    const uint8_t infinities = is_weight(t) ? mark::plus_infinity | mark::minus_infinity : mark::plus_infinity;
-    if (marks & infinities) infinities_.add(plan_.checkpoint->where(t));
+    const bool masks = !is_weight(t) && contains_any(t.name, {"mask", "sink", "router", "gate.", "correction_bias"});
+    if (marks & (masks ? mark::plus_infinity : mark::plus_infinity | mark::minus_infinity)) infinities_.add(plan_.checkpoint->where(t));
   }
 
   const Plan& plan_;

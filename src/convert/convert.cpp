@@ -367,8 +367,8 @@ Json convert(const ConvertOptions& options) {
 Json convert(const ConvertOptions& options, const Place& place) {
   if (!is_own_source(options, place)) check_apart(options.out, place, options.checkpoint);
   check_not_in_output(options.out, place.above);
-  std::optional<OutputDir> output;  // locks OUT before anything in it is read; needs no lock if nobody can change it
-  if (!options.part && !(is_read_only(place.above) && has_manifest(place.folder())))
+  std::optional<OutputDir> output;  // locks OUT before anything in it is read; needs no lock if nobody can replace it
+  if (!options.part && (can_replace(place) || !has_manifest(place.folder())))
     output.emplace(place.again(), options.out, owned_files);
   return convert_to(options, {&place, output ? &*output : nullptr});
 }

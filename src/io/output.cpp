@@ -22,6 +22,7 @@ namespace mxfp4 {
 
 OutputDir::OutputDir(Place place, bool is_part, const std::string& out, ListOwn made)
     : place_(std::move(place)), name_(out), made_(std::move(made)), is_part_(is_part) {
+  check_not_mounted(out, place_);
   lock();
   if (!journal_->is_locked() && !is_part_)
     warn(fmt::format("{}: this file system has no locks; let no other run write here", out));

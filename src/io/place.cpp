@@ -47,16 +47,6 @@ void check_length(const std::string& out, const std::string& name) {
          out, name.size(), most - (beside - name.size()));
 }
 
-/// Throws Error{usage} if OUT is a mount point or contains one. If the system does not list its mounts, the final
-/// rename fails instead.
-void check_not_mounted(const std::string& out, const std::string& place) {
-  const std::string mounted = mounted_in(place);
-  if (mounted.empty()) return;
-  if (mounted == place)
-    fail(ErrorKind::usage, "{}: is a mount point, which no rename can replace; choose a folder in it", out);
-  fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out, mounted);
-}
-
 void refuse_link_at(const std::string& out, const Folder& above, const std::string& name) {
   if (name.empty()) fail(ErrorKind::usage, "{}: is the root of the file system; choose a folder in it", out);
   if (const auto s = above.look(name); s && S_ISLNK(s->st_mode))
@@ -127,7 +117,6 @@ Place place_of(const std::string& out) {
   if (here && here.is_at(place.above, place.name))
     fail(ErrorKind::usage, "{}: is the current directory, which the output would replace; start in another directory",
          out);
-  check_not_mounted(out, place.path());
   return place;
 }
 
@@ -150,9 +139,18 @@ Place place_of(const std::string& out, const std::string& source) {
   return place;
 }
 
-bool is_read_only(const Folder& folder) {
+void check_not_mounted(const std::string& out, const Place& place) {
+  const std::string mounted = mounted_in(place.path());
+  if (mounted.empty()) return;
+  if (mounted == place.path())
+    fail(ErrorKind::usage, "{}: is a mount point, which no rename can replace; choose a folder in it", out);
+  fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out, mounted);
+}
+
+bool can_replace(const Place& place) {
   struct statvfs s;
-  return ::fstatvfs(folder.fd(), &s) == 0 && (s.f_flag & ST_RDONLY);
+  const bool is_read_only = ::fstatvfs(place.above.fd(), &s) == 0 && (s.f_flag & ST_RDONLY);
+  return !is_read_only && mounted_in(place.path()) != place.path();
 }
 
 void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare) {

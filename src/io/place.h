@@ -39,8 +39,12 @@ void check_apart(const std::string& out, const Place& place, const std::string& 
 /// as free space, unless they have other hard links.
 void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare);
 
-/// Whether a folder's file system is mounted read-only.
-bool is_read_only(const Folder& folder);
+/// Throws Error{usage} if OUT is a mount point or contains one. If the system does not list its mounts, the final
+/// rename fails instead.
+void check_not_mounted(const std::string& out, const Place& place);
+
+/// Whether OUT can be replaced: its file system can be written, and OUT is no mount point.
+bool can_replace(const Place& place);
 
 /// The mount point on a path or below it; empty if there is none, or if the system does not list its mounts.
 std::string mounted_in(const std::string& path);

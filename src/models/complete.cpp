@@ -11,12 +11,11 @@ namespace mxfp4 {
 namespace {
 
 constexpr const char* mtp_keys[] = {"num_nextn_predict_layers", "mtp_num_hidden_layers"};
-constexpr int64_t most_layers = 10'000;
 
 int64_t count_in(const Json& object, const char* key) {
   const auto it = object.is_object() ? object.find(key) : object.end();
   const double count = object.is_object() && it != object.end() && it->is_number() ? it->get<double>() : 0;
-  return count == std::floor(count) ? int64_t(std::clamp<double>(count, 0, most_layers)) : 0;
+  return count == std::floor(count) && count >= 0 && count <= double(most_layers) ? int64_t(count) : 0;
 }
 
 bool counts_layers(const Json& object) {

@@ -106,6 +106,10 @@ bool verify(const VerifyOptions& options) {
     v.levels.assign(v.levels.size(), Level::files);  // no tensor is read
   else
     verify_contents(options, *packed, source, save ? &saved : nullptr, v);
+  const bool lacks_kernels = std::count(v.levels.begin(), v.levels.end(), Level::kernels) < int64_t(v.levels.size());
+  if (options.level == Level::kernels && options.part.count == 1 && lacks_kernels && !v.problems.any())
+    fail(ErrorKind::input, "{}: no layer can be computed, so level kernels is not reached; try other --layers",
+         options.out);
   if (!saved.empty())
     save->write(saved.text());
   else if (save)

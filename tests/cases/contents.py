@@ -71,6 +71,7 @@ ODD = [
     found("NaN or infinity", "NaN in two norms", "deepseek-v4-flash",
         numbers("nan", "layers.0.attn_norm.weight", "layers.2.ffn_norm.weight")),
     odd("infinity in the head", "gpt-oss-20b", "inf", "lm_head.weight"),
+    odd("minus infinity in an expert's bias", "gpt-oss-20b", "-inf", "layers.3.mlp.experts.down_proj_bias"),
     odd("minus infinity in the embedding", "deepseek-v4-flash", "-inf", "embed.weight"),
     Case("NaN or infinity", "minus infinity in a router's bias, which forbids an expert", "gpt-oss-20b",
         numbers("-inf", "layers.2.mlp.router.bias")),

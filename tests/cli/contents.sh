@@ -66,6 +66,8 @@ test_nan_scales() {
   with none nan layers.0.mlp.experts.gate_up_proj_bias@{0..2}
   prepare on none none-out --allow-incomplete -q
   expect 'no expert is left' 0 'right at level bytes' 'NaN or infinity in 3 experts' "$program" verify none-out --source none
+  expect 'level kernels was asked for' 2 '' 'none-out: no layer can be computed, so level kernels is not reached' \
+    "$program" verify none-out --source none --level kernels
   expect 'a set beside it, without the option' 0 '' 'scales: holds NaN$' "$program" convert nan out --backend triton-hopper --engine vllm --add
 }
 run_cases

@@ -17,6 +17,11 @@ test_mount_point() {
   expect 'a folder in it' 0 '' 'check it with' on volume/out
   expect 'is right' 0 'right' '' "$program" verify "$dir/volume/out" --source "$tiny"
   umount "$dir/volume"
+  prepare bind "$dir/disk/out" "$dir/volume"
+  expect 'a complete output that is mounted' 0 '' 'volume: unchanged$' on volume
+  expect 'another conversion' 2 '' 'volume: is a mount point' on volume --add --tp-size 2
+  expect 'merge' 0 '' 'volume: already complete' "$program" merge "$dir/volume"
+  umount "$dir/volume"
 }
 test_read_only() {
   prepare on out -q
@@ -24,6 +29,7 @@ test_read_only() {
   prepare mount -o remount,bind,ro "$dir"
   expect 'the same again' 0 '' 'out: unchanged$' on out
   expect 'the set again' 0 '' 'out: unchanged$' on out --add
+  expect 'merge' 0 '' 'out: already complete' "$program" merge "$dir/out"
   expect 'another' 2 '' 'out: cannot be made in .*: Read-only file system' on out --add --tp-size 2
   expect 'a new one' 2 '' 'new: cannot be made in .*: Read-only file system' on new
   umount "$dir"

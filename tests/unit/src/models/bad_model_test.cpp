@@ -232,8 +232,10 @@ TEST_CASE("a config of absurd values") {
   CHECK(said_to_config("hidden_size", 1e300) == Lines{"config.json: hidden_size is 1e+300" + count});
   CHECK(said_to_config("hidden_size", "64") == Lines{"config.json: hidden_size is \"64\"" + count});
   for (const MadeCheckpoint& c : {make_gpt_oss(), make_deepseek()}) {
-    CHECK(said_to_config("num_hidden_layers", "x", c) == Lines{"config.json: num_hidden_layers is \"x\"" + count});
-    CHECK(said_to_config("n_layers", -1, c) == Lines{"config.json: n_layers is -1" + count});
+    const std::string layers = ", a whole number from 1 to 10000 expected";
+    CHECK(said_to_config("num_hidden_layers", "x", c) == Lines{"config.json: num_hidden_layers is \"x\"" + layers});
+    CHECK(said_to_config("n_layers", -1, c) == Lines{"config.json: n_layers is -1" + layers});
+    CHECK(said_to_config("n_layers", 1e9, c) == Lines{"config.json: n_layers is 1000000000.0" + layers});
   }
   CHECK(said_to_config("num_local_experts", Json::array({1, 2})) ==
         Lines{"config.json: num_local_experts is [1,2]" + count});
