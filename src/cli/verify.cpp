@@ -163,12 +163,14 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   auto* out = app->add_option("OUT", o.out, "Output of convert");
   out->required()->type_name("");
   app->option_defaults()->group("What is compared");
-  auto* source = add(app,
-                     {.name = "--source",
-                      .value = "CKPT",
-                      .help = "Compare with this checkpoint; default: with its checksums in the manifest",
-                      .manual = "Compare with this checkpoint, its tensors from level bytes on [with their checksums in the manifest]."},
-                     o.source);
+  auto* source =
+      add(app,
+          {.name = "--source",
+           .value = "CKPT",
+           .help = "Compare with this checkpoint; default: with its checksums in the manifest",
+           .manual =
+               "Compare with this checkpoint, its tensors from level bytes on [with their checksums in the manifest]."},
+          o.source);
   CLI::Option* published = add_published(app, o.published);
   add_follow_links(app, o.links);
   add_level(app, o.level);
