@@ -248,7 +248,8 @@ class Contents {
   void look_at_numbers(const Tensor& t, uint8_t marks) {
     if (marks & mark::nan) nans_.add(plan_.checkpoint->where(t));
     const bool masks = !is_weight(t) && contains_any(t.name, {"mask", "sink", "router", "gate.", "correction_bias"});
-    if (marks & (masks ? mark::plus_infinity : mark::plus_infinity | mark::minus_infinity)) infinities_.add(plan_.checkpoint->where(t));
+    if (marks & (masks ? mark::plus_infinity : mark::plus_infinity | mark::minus_infinity))
+      infinities_.add(plan_.checkpoint->where(t));
   }
 
   const Plan& plan_;
