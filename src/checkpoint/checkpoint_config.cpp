@@ -79,15 +79,15 @@ void check_config_types(const Json& config, const ConfigTypes& types, Problems& 
   };
   for (const char* key : types.strings) check(key, "a string", [](const Json& v) { return v.is_string(); });
   for (const char* key : types.numbers) check(key, "0 or a number from 2^-20 to 2^20", is_computable);
-  const auto check_count = [&](const char* key) {
-    check(key, "a whole number of at least 1", [&](const Json&) { return config_count(config, key, 0) > 0; });
-  };
-  for (const char* key : types.counts) check_count(key);
-  for (const char* key : layer_keys)
-    check(key, fmt::format("a whole number from 1 to {}", most_layers).c_str(), [&](const Json&) {
+  const auto check_count = [&](const char* key, int64_t most, const std::string& expected) {
+    check(key, expected.c_str(), [&](const Json&) {
       const int64_t count = config_count(config, key, 0);
-      return count > 0 && count <= most_layers;
+      return count > 0 && count <= most;
     });
+  };
+  for (const char* key : types.counts) check_count(key, max_count, "a whole number of at least 1");
+  for (const char* key : layer_keys)
+    check_count(key, most_layers, fmt::format("a whole number from 1 to {}", most_layers));
   check("quantization_config", "an object", [](const Json& v) { return v.is_object(); });
 }
 

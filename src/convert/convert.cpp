@@ -368,8 +368,7 @@ Json convert(const ConvertOptions& options, const Place& place) {
   if (!is_own_source(options, place)) check_apart(options.out, place, options.checkpoint);
   check_not_in_output(options.out, place.above);
   std::optional<OutputDir> output;  // locks OUT before anything in it is read; needs no lock if nobody can replace it
-  if (!options.part && (can_replace(place) || !has_manifest(place.folder())))
-    output.emplace(place.again(), options.out, owned_files);
+  if (!options.part && !is_fixed_output(place)) output.emplace(place.again(), options.out, owned_files);
   return convert_to(options, {&place, output ? &*output : nullptr});
 }
 

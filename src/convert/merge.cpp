@@ -62,8 +62,7 @@ Json join(const MergeOptions& options) {
   const Place place = place_of(options.out);
   const MergeClaim claim(place, options.out);
   // ends a merge that was cut short when OUT was in its place
-  const bool is_finished = (can_replace(place) || !has_manifest(place.folder())) &&
-                           OutputDir(place.again(), options.out, owned_files).finished();
+  const bool is_finished = !is_fixed_output(place) && OutputDir(place.again(), options.out, owned_files).finished();
   const std::vector<PartFolder> parts = read_parts(parts_beside(place));
   if (!parts.empty()) {
     const ConvertOptions whole = options_of(options, parts.front());

@@ -73,6 +73,8 @@ std::string difference_of_source(const Plan& plan, const Manifest& m) {
 
 }  // namespace
 
+bool is_fixed_output(const Place& out) { return !can_replace(out) && has_manifest(out.folder()); }
+
 std::string difference_of_files(const Checkpoint& ck, const Manifest& m) {
   if (m.source.index != ck.index) return "the checkpoint's index differs";
   const std::set<std::string> ours(m.source.companions.begin(), m.source.companions.end()),

@@ -1,6 +1,7 @@
 // Decides whether OUT equals the result of a run, without writing it.
 #pragma once
 
+#include "src/io/place.h"
 #include "src/packed/manifest.h"
 #include "src/packed/source.h"
 
@@ -17,6 +18,9 @@ std::string difference_of(const ModelOptions& was, const ModelOptions& is);
 /// when OUT was opened.
 std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
                               Problems& damage);
+
+/// Whether OUT is an output that no run can replace. It needs no lock to be found unchanged.
+bool is_fixed_output(const Place& out);
 
 /// The first difference of the index and the small files from those that OUT was made from; empty if there is none.
 std::string difference_of_files(const Checkpoint& checkpoint, const Manifest& out);

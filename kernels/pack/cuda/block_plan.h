@@ -61,8 +61,8 @@ struct Turns {
   int lists = 0, rest_count = 0;
 };
 
-/// A word's nibbles in another order, but for bits that stay. For byte i of the result: the number of its low and of
-/// its high nibble, in four bits: 0 to 3 are the low nibbles of bytes 0 to 3, 4 to 7 their high ones.
+/// A word's nibbles in another order, but for bits that stay. Four bits of `low` and of `high` for each byte of the
+/// result: the numbers of its two nibbles. Nibbles 0 to 3 are the low ones of bytes 0 to 3, 4 to 7 the high ones.
 struct NibbleOrder {
   uint32_t stay = 0, low = 0, high = 0;
 };

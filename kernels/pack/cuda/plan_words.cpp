@@ -20,13 +20,17 @@ std::vector<int64_t> bytes_of(const Bits& word) {
   return bytes;
 }
 
+/// The number of a source bit in its word's lanes.
+size_t bit_in(const Lanes& lanes, int64_t bit) {
+  return size_t(std::find(lanes.begin(), lanes.end(), bit / 8) - lanes.begin()) * 8 + size_t(bit % 8);
+}
+
 /// read: whether unpacking takes the bit. Returns the turns of a word.
 TurnList turns_of(const Bits& word, const Lanes& lanes, const std::vector<bool>& read) {
   TurnList turns;
   for (size_t t = 0; t < word.size(); ++t) {
-    const auto lane = size_t(std::find(lanes.begin(), lanes.end(), word[t] / 8) - lanes.begin());
-    const auto by = uint32_t((lane % 4 * 8 + size_t(word[t] % 8) - t) & 31);
-    Turn& turn = turn_of(turns, by | (lane < 4 ? 0 : Turn::high_plane));
+    const size_t source = bit_in(lanes, word[t]);
+    Turn& turn = turn_of(turns, uint32_t((source - t) & 31) | (source < 32 ? 0 : Turn::high_plane));
     turn.mask |= 1u << t;
     turn.read |= uint32_t(read[t]) << t;
   }
@@ -100,22 +104,24 @@ bool find_nibbles(const Bits& word, const Lanes& lanes, BlockPlan& plan) {
   constexpr uint32_t none = 8;
   std::array<uint32_t, 8> from, to;
   from.fill(none), to.fill(none);
-  NibbleOrder pack;
+  uint32_t stay = 0;
   for (size_t t = 0; t < word.size(); ++t) {
-    const auto lane = size_t(std::find(lanes.begin(), lanes.end(), word[t] / 8) - lanes.begin());
-    const size_t source = lane * 8 + size_t(word[t] % 8);
-    if (source == t) pack.stay |= 1u << t;
-    if (source == t) continue;
+    const size_t source = bit_in(lanes, word[t]);
+    if (source == t) {
+      stay |= 1u << t;
+      continue;
+    }
     uint32_t &f = from[t / 4], &g = to[source / 4];
     if (source % 4 != t % 4 || (f != none && f != source / 4) || (g != none && g != t / 4)) return false;
     f = uint32_t(source / 4), g = uint32_t(t / 4);
   }
   const auto take = [](const std::array<uint32_t, 8>& nibbles, NibbleOrder& order) {
-    for (size_t i = 0; i < 8; ++i)
-      if (const uint32_t n = nibbles[i] % none; true)
-        (i % 2 ? order.high : order.low) |= (n / 2 + (n % 2 ? 4 : 0)) << 4 * (i / 2);
+    for (size_t i = 0; i < 8; ++i) {
+      const uint32_t n = nibbles[i] % none;
+      (i % 2 ? order.high : order.low) |= (n / 2 + n % 2 * 4) << 4 * (i / 2);
+    }
   };
-  plan.pack_nibbles = plan.unpack_nibbles = {pack.stay, 0, 0};
+  plan.pack_nibbles = plan.unpack_nibbles = {stay, 0, 0};
   take(from, plan.pack_nibbles);
   take(to, plan.unpack_nibbles);
   return true;

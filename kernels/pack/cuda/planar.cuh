@@ -63,7 +63,7 @@ struct PlanarForm {
   MXFP4_HD static void turn(const Turns& turns, const uint32_t (&x)[units][lanes], uint32_t (&y)[units][lanes]) {
     const auto use = [&](int to, int from, const Turn& turn) {
       MXFP4_UNROLL
-      for (int u = 0; u < units; ++u) y[u][to] |= rotated_right(x[u][from], turn.by) & turn.mask;
+      for (int u = 0; u < units; ++u) y[u][to] |= turned(turn, x[u][from]);
     };
     MXFP4_UNROLL
     for (int to = 0; to < lanes; ++to) {

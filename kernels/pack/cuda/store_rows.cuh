@@ -38,7 +38,7 @@ __device__ __forceinline__ void link_rows(const Block& block) {
   if (bits) word[4] = __funnelshift_l(next.w, 0, bits);
 }
 
-/// Adds to what was found of an item: (position << 16 | is << 8 | expected).
+/// Counts a wrong byte of an item: (position << 16 | is << 8 | expected).
 __device__ __forceinline__ void report(PadFound* found, unsigned long long what) {
   atomicAdd(&found->wrong, 1ull);
   atomicMax(&found->first, ~what);
@@ -103,8 +103,8 @@ __device__ __forceinline__ void store_chunks(const Block& block) {
   });
 }
 
-/// If n has the bit `size`: copies so many bytes, which begin at a multiple of `size` in global memory and of sizeof(T)
-/// in shared memory.
+/// Copies `size` bytes if n has that bit. They begin at a multiple of `size` in global memory, and of sizeof(T) in
+/// shared memory.
 template <class T, int size>
 __device__ __forceinline__ void store_piece(uint8_t* to, const uint8_t* from, int n) {
   if constexpr (size >= int(sizeof(T))) {
@@ -112,11 +112,9 @@ __device__ __forceinline__ void store_piece(uint8_t* to, const uint8_t* from, in
     uint64_t bytes = 0;
 #pragma unroll
     for (int i = 0; i < size; i += int(sizeof(T))) bytes |= uint64_t(*reinterpret_cast<const T*>(from + i)) << 8 * i;
-    using Piece = std::conditional_t<size == 8, uint64_t, std::conditional_t<size == 4, uint32_t, T>>;
-    if constexpr (size == 2 && sizeof(T) == 1)
-      __stcs(reinterpret_cast<uint16_t*>(to), uint16_t(bytes));
-    else
-      __stcs(reinterpret_cast<Piece*>(to), Piece(bytes));
+    using Small = std::conditional_t<size == 2, uint16_t, uint8_t>;
+    using Piece = std::conditional_t<size == 8, uint64_t, std::conditional_t<size == 4, uint32_t, Small>>;
+    __stcs(reinterpret_cast<Piece*>(to), Piece(bytes));
   }
 }
 

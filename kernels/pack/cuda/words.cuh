@@ -58,6 +58,12 @@ MXFP4_HD inline uint32_t ordered(uint32_t x, const NibbleOrder& order) {
   return (x & order.stay) | (moved & ~order.stay);
 }
 
+/// The stored bits that a turn gives from a plane or lane, and its source bits from a stored word.
+MXFP4_HD inline uint32_t turned(const Turn& turn, uint32_t x) { return rotated_right(x, turn.by) & turn.mask; }
+MXFP4_HD inline uint32_t turned_back(const Turn& turn, uint32_t word) {
+  return rotated_right(word & turn.read, 32 - turn.by);
+}
+
 /// The turns of a list behind its first. at: the place of the list's rest, then of the next.
 template <class Use>
 MXFP4_HD void each_of_rest(const Turns& turns, int list, int& at, Use use) {
@@ -137,7 +143,7 @@ struct WordForm {
         if (base & PlanGroup::swapped) plane[0] = nibbles_swapped(plane[0]), plane[1] = nibbles_swapped(plane[1]);
         out.word[q] = 0;
         const auto use = [&](const Turn& turn) {
-          out.word[q] |= rotated_right(turn.by & Turn::high_plane ? plane[1] : plane[0], turn.by) & turn.mask;
+          out.word[q] |= turned(turn, turn.by & Turn::high_plane ? plane[1] : plane[0]);
         };
         use(plan.pack.first[q]);
         each_of_rest(plan.pack, q, at, use);
@@ -155,7 +161,7 @@ struct WordForm {
     out = {};
     each_turn(plan.pack, [&](const Turn& turn) {
       MXFP4_UNROLL
-      for (int q = 0; q < words; ++q) out.word[q] |= rotated_right(x.word[q], turn.by) & turn.mask;
+      for (int q = 0; q < words; ++q) out.word[q] |= turned(turn, x.word[q]);
     });
   }
   /// The inverse, without bits of copies.
@@ -168,7 +174,7 @@ struct WordForm {
     x = {};
     each_turn(plan.pack, [&](const Turn& turn) {
       MXFP4_UNROLL
-      for (int q = 0; q < words; ++q) x.word[q] |= rotated_right(in.word[q] & turn.read, 32 - turn.by);
+      for (int q = 0; q < words; ++q) x.word[q] |= turned_back(turn, in.word[q]);
     });
   }
   /// Form words: the turns of every word.
@@ -195,8 +201,7 @@ struct WordForm {
       for (int q = 0; q < words; ++q) {
         uint32_t plane[2] = {};
         const auto use = [&](const Turn& turn) {
-          const uint32_t bits = rotated_right(in.word[q] & turn.read, 32 - turn.by);
-          (turn.by & Turn::high_plane ? plane[1] : plane[0]) |= bits;
+          (turn.by & Turn::high_plane ? plane[1] : plane[0]) |= turned_back(turn, in.word[q]);
         };
         use(plan.pack.first[q]);
         each_of_rest(plan.pack, q, at, use);
